@@ -1,0 +1,489 @@
+"""Losses, their convex conjugates and the proximal maps of the conjugates.
+
+A loss l(u, y) is convex in the prediction u = x.w + b. Everything that a method needs of it is elementwise:
+
+    l*(a, y) = max_u  a u - l(u, y),       F = {a : l*(a, y) < inf}   (an interval that may depend on y),
+
+and Fenchel-Young, l(u) + l*(a) >= a u with equality exactly at a = l'(u), turns any a in F into a bound.
+
+No loss sees X, w or the number of samples, and none keeps a target: a loss is a small frozen object. The formulas use
+only functions of the array API standard (and torch, which has the same names), taken from the arrays themselves.
+
+Five of the six losses share one conjugate, l*(a) = y a + (mu/2) a^2 on an interval; see `QuadraticConjugate`.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "LOSSES",
+    "Hinge",
+    "Huber",
+    "Logistic",
+    "Loss",
+    "QuadraticConjugate",
+    "SmoothedHinge",
+    "Squared",
+    "SquaredHinge",
+    "as_loss",
+]
+
+# An array of any namespace that follows the array API standard, or a number; there is no common type to name.
+Array: TypeAlias = Any
+
+# The limit of `Loss.conjugate_prox`: each third step halves the bracket, and float64 has 53 bits.
+_MAX_BRACKETING_STEPS = 240
+
+# Newton on a convex function from a start less than 1.4 above its root: the error is below rounding after 6 steps.
+_LOGISTIC_NEWTON_STEPS = 7
+
+
+def _namespace(*arrays: Array) -> Any:
+    """Return the array namespace of the first array that has one; numpy for plain numbers and sequences."""
+    for array in arrays:
+        if hasattr(array, "__array_namespace__"):
+            return array.__array_namespace__()
+        if type(array).__module__ == "torch":
+            return sys.modules["torch"]
+    return np
+
+
+def _oriented(low: float, high: float, y: Array) -> tuple[Array, Array]:
+    """Return the interval [low, high] where y >= 0 and [-high, -low] where y < 0."""
+    if low == -high:
+        return low, high
+    xp = _namespace(y)
+    one = xp.ones_like(y)
+    return xp.where(y < 0, (0.0 - high) * one, low * one), xp.where(y < 0, (0.0 - low) * one, high * one)
+
+
+class Loss(ABC):
+    """A convex loss of one prediction, elementwise and stateless.
+
+    A loss of one's own needs `value`, `derivative`, `conjugate`, `conjugate_derivative` and `domain`, and `mu` where it
+    is smooth. Everything else is derived from these.
+
+    Attributes
+    ----------
+    name : str
+        What the loss is called in messages and tables.
+    task : str
+        "regression" (any finite target) or "classification" (targets -1 and +1).
+    mu : float
+        l is 1/mu-smooth, which is to say that l* is mu-strongly convex; 0 where l is not smooth.
+    explicit : bool
+        Whether l*' is finite on all of F, without which the explicit dual step is of no use.
+    """
+
+    name: ClassVar[str] = "custom"
+    task: ClassVar[str] = "regression"
+    explicit: ClassVar[bool] = True
+
+    @property
+    def mu(self) -> float:
+        """Modulus of strong convexity of the conjugate."""
+        return 0.0
+
+    @abstractmethod
+    def value(self, u: Array, y: Array) -> Array:
+        """Return l(u, y)."""
+
+    @abstractmethod
+    def derivative(self, u: Array, y: Array) -> Array:
+        """Return l'(u, y), at a kink the subgradient nearest 0."""
+
+    @abstractmethod
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return l*(a, y), infinite outside F."""
+
+    @abstractmethod
+    def conjugate_derivative(self, a: Array, y: Array) -> Array:
+        """Return l*'(a, y) for a in F."""
+
+    @abstractmethod
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        """Return the ends (low, high) of F, as arrays like y or as two numbers."""
+
+    def second_derivative(self, u: Array, y: Array) -> Array:
+        """Return a generalised l''(u, y), here a central difference of `derivative`."""
+        xp = _namespace(u, y)
+        u = xp.asarray(u)
+        h = float(xp.finfo(u.dtype).eps) ** (1 / 3) * xp.clip(xp.abs(u), 1.0, None)
+        above, below = u + h, u - h
+        return (self.derivative(above, y) - self.derivative(below, y)) / (above - below)
+
+    def project(self, a: Array, y: Array) -> Array:
+        """Return the point of F nearest to a."""
+        low, high = self.domain(y)
+        return _namespace(a, y).clip(a, low, high)
+
+    def conjugate_prox(self, z: Array, tau: Array, y: Array) -> Array:
+        """Return argmin_a  tau l*(a, y) + (a - z)^2 / 2, a point of F, for 0 < tau < inf.
+
+        By Moreau, a = z - tau u where u solves  z - tau u in dl(u). The function g(u) = l'(u) + tau u - z increases,
+        and its root lies between 0 and (z - l'(0)) / tau because l' is monotone. That bracket [p, q] is narrowed by
+        regula falsi (Illinois), with a bisection every third step, and a is known to lie both in [l'(p), l'(q)] and in
+        [z - tau q, z - tau p]: the first is sharp where l is smooth, the second at a kink.
+        """
+        xp = _namespace(z, y)
+        z = xp.asarray(z)
+        tau = xp.asarray(tau, dtype=z.dtype)
+        zero = xp.zeros_like(z)
+        far = (z - self.derivative(zero, y)) / tau
+        p, q = xp.clip(far, None, 0.0), xp.clip(far, 0.0, None)
+        slope_p, slope_q = self.derivative(p, y), self.derivative(q, y)
+        g_p, g_q = slope_p + tau * p - z, slope_q + tau * q - z
+        was_left = was_right = far != far  # all False
+        tol = 2.0 * float(xp.finfo(z.dtype).eps)
+        for step in range(_MAX_BRACKETING_STEPS):
+            least, most = xp.maximum(slope_p, z - tau * q), xp.minimum(slope_q, z - tau * p)
+            if bool(xp.all(most - least <= tol * xp.maximum(xp.abs(least), xp.abs(most)))):
+                break
+            rise = g_q - g_p
+            share = 0.5 if step % 3 == 2 else xp.where(rise > 0, -g_p / xp.where(rise > 0, rise, 1.0), 0.5)
+            u = xp.minimum(xp.maximum(p + share * (q - p), p), q)
+            slope = self.derivative(u, y)
+            g = slope + tau * u - z
+            left = g <= 0
+            # Illinois: an end that stays twice running counts half, so that both ends close in on the root.
+            g_p, g_q = (
+                xp.where(left, g, xp.where(was_right, 0.5 * g_p, g_p)),
+                xp.where(left, xp.where(was_left, 0.5 * g_q, g_q), g),
+            )
+            p, slope_p = xp.where(left, u, p), xp.where(left, slope, slope_p)
+            q, slope_q = xp.where(left, q, u), xp.where(left, slope_q, slope)
+            was_left, was_right = left, ~left
+        return self.project(0.5 * (least + most), y)
+
+    def dual_step(self, a: Array, u: Array, tau: Array, y: Array, implicit: bool) -> Array:
+        """Return the dual variable after an ascent step of length tau at the prediction u.
+
+        Explicit (the paper's, Algorithm 1): P_F(a + tau (u - l*'(a))). Implicit: argmin_b of
+        tau (l*(b) - b u) + (b - a)^2 / 2, the proximal map of the conjugate at a + tau u.
+        """
+        if implicit:
+            return self.conjugate_prox(a + tau * u, tau, y)
+        return self.project(a + tau * (u - self.conjugate_derivative(a, y)), y)
+
+    def start(self, y: Array) -> Array:
+        """Return a first dual point: l'(0, y), where the explicit and the implicit step are both defined."""
+        return self.derivative(_namespace(y).zeros_like(y), y)
+
+    def kernel(self) -> tuple[int, float, float, float] | None:
+        """Return (code, mu, low, high) for the compiled dual steps, or None: the step then runs through this object.
+
+        Code 0: the conjugate y a + (mu/2) a^2 on [low, high] (on [-high, -low] for y < 0). Code 1: the logistic loss.
+        """
+        return None
+
+    def check_targets(self, y: Array) -> None:
+        """Raise ValueError where a target is not one that the loss is made for."""
+        xp = _namespace(y)
+        y = xp.reshape(xp.asarray(y), (-1,))
+        if getattr(y.dtype, "kind", "f") not in "biuf":
+            raise ValueError(f"y must hold real numbers, got {y.dtype} (first value: {y[0] if len(y) else None!r})")
+        _refuse(xp, y, ~xp.isfinite(y), "y must be finite")
+        if self.task == "classification":
+            _refuse(xp, y, (y != 1) & (y != -1), f"y must be -1 or +1 for the {self.name} loss")
+
+
+def _refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
+    """Raise ValueError with the first target that is bad, if there is one."""
+    if bool(xp.any(bad)):
+        first = int(xp.nonzero(bad)[0][0])
+        raise ValueError(f"{requirement}, got {y[first]} at position {first}")
+
+
+class QuadraticConjugate(Loss):
+    r"""A loss whose conjugate is l*(a) = y a + (mu/2) a^2 on an interval.
+
+    The interval F is [low, high] for y > 0 and [-high, -low] for y < 0; for regression it is symmetric. With r = u - y,
+
+        l(u)   = max_{a in F} a r - (mu/2) a^2,     attained at
+        l'(u)  = P_F(r / mu)                        (mu = 0: the end of F that r points to, 0 where r = 0),
+        l''(u) = 1/mu where r/mu is in F, 0 elsewhere,
+        prox   = P_F((z - tau y) / (1 + tau mu)).
+    """
+
+    @property
+    @abstractmethod
+    def low(self) -> float:
+        """Lower end of F for y > 0."""
+
+    @property
+    @abstractmethod
+    def high(self) -> float:
+        """Upper end of F for y > 0."""
+
+    def value(self, u: Array, y: Array) -> Array:
+        """Return l(u, y)."""
+        a = self.derivative(u, y)
+        return a * ((u - y) - 0.5 * self.mu * a)
+
+    def derivative(self, u: Array, y: Array) -> Array:
+        """Return l'(u, y), for the hinge at its kink 0."""
+        r = u - y
+        low, high = self.domain(y)
+        xp = _namespace(r)
+        if self.mu == 0:
+            return xp.where(r > 0, high, xp.where(r < 0, low, 0.0 * r))
+        return xp.clip(r / self.mu, low, high)
+
+    def second_derivative(self, u: Array, y: Array) -> Array:
+        """Return 1/mu on the curved part of the loss, its ends included, and 0 elsewhere."""
+        r = u - y
+        xp = _namespace(r)
+        if self.mu == 0:
+            return 0.0 * r
+        low, high = self.domain(y)
+        q = r / self.mu
+        return xp.where((q < low) | (q > high), 0.0, xp.ones_like(q) / self.mu)
+
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return l*(a, y), infinite outside F."""
+        low, high = self.domain(y)
+        xp = _namespace(a, y)
+        inside = xp.clip(a, low, high)  # so that no a outside F can overflow
+        return xp.where((a < low) | (a > high), math.inf, inside * (y + 0.5 * self.mu * inside))
+
+    def conjugate_derivative(self, a: Array, y: Array) -> Array:
+        """Return l*'(a, y) = y + mu a."""
+        return y + self.mu * a
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        """Return the ends of F."""
+        return _oriented(self.low, self.high, y)
+
+    def conjugate_prox(self, z: Array, tau: Array, y: Array) -> Array:
+        """Return P_F((z - tau y) / (1 + tau mu)), so written that tau y does not overflow where the result does not."""
+        shrink = 1.0 / (1.0 + tau * self.mu)
+        return self.project(z * shrink - y * (tau * shrink), y)
+
+    def kernel(self) -> tuple[int, float, float, float] | None:
+        """Return code 0 with mu, low, high. A subclass that changes a formula returns None instead."""
+        return 0, self.mu, self.low, self.high
+
+
+@dataclass(frozen=True)
+class Squared(QuadraticConjugate):
+    """Squared loss, the paper's for regression (section 5.1, without 1/2).
+
+    l(u)   = (y - u)^2
+    l*(a)  = y a + a^2 / 4,  F = R
+    l'(u)  = 2 (u - y),  l''(u) = 2,  l*'(a) = y + a / 2
+    mu     = 1/2
+    """
+
+    name: ClassVar[str] = "squared"
+    task: ClassVar[str] = "regression"
+    mu: ClassVar[float] = 0.5
+    low: ClassVar[float] = -math.inf
+    high: ClassVar[float] = math.inf
+
+
+@dataclass(frozen=True)
+class SmoothedHinge(QuadraticConjugate):
+    """Smoothed hinge loss, which the paper calls the Huber loss (section 5.2.1).
+
+    l(u)   = 0 if y u >= 1;  1 - y u - gamma/2 if y u < 1 - gamma;  (1 - y u)^2 / (2 gamma) between
+    l*(a)  = y a + (gamma/2) a^2,  F: y a in [-1, 0]
+    l'(u)  = -y min(max(0, 1 - y u) / gamma, 1),  l''(u) = 1/gamma between, else 0,  l*'(a) = y + gamma a
+    mu     = gamma
+    """
+
+    gamma: float = 0.25
+    name: ClassVar[str] = "smoothed_hinge"
+    task: ClassVar[str] = "classification"
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 0.0
+
+    def __post_init__(self) -> None:
+        _require_positive("gamma", self.gamma)
+
+    @property
+    def mu(self) -> float:
+        """The width gamma of the curved part."""
+        return self.gamma
+
+
+@dataclass(frozen=True)
+class Hinge(QuadraticConjugate):
+    """Hinge loss (section 5.2.2 of the paper).
+
+    l(u)   = max(0, 1 - y u)
+    l*(a)  = y a,  F: y a in [-1, 0]
+    l'(u)  = -y if y u < 1 else 0,  l''(u) = 0,  l*'(a) = y
+    mu     = 0: not smooth
+    """
+
+    name: ClassVar[str] = "hinge"
+    task: ClassVar[str] = "classification"
+    mu: ClassVar[float] = 0.0
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 0.0
+
+
+@dataclass(frozen=True)
+class SquaredHinge(QuadraticConjugate):
+    """Squared hinge loss.
+
+    l(u)   = max(0, 1 - y u)^2
+    l*(a)  = y a + a^2 / 4,  F: y a <= 0
+    l'(u)  = -2 y max(0, 1 - y u),  l''(u) = 2 if y u <= 1 else 0,  l*'(a) = y + a / 2
+    mu     = 1/2
+    """
+
+    name: ClassVar[str] = "squared_hinge"
+    task: ClassVar[str] = "classification"
+    mu: ClassVar[float] = 0.5
+    low: ClassVar[float] = -math.inf
+    high: ClassVar[float] = 0.0
+
+
+@dataclass(frozen=True)
+class Huber(QuadraticConjugate):
+    """Huber's loss for robust regression.
+
+    l(u)   = r^2 / 2 if |r| <= delta else delta |r| - delta^2 / 2,  r = u - y
+    l*(a)  = y a + a^2 / 2,  F: |a| <= delta
+    l'(u)  = min(max(r, -delta), delta),  l''(u) = 1 if |r| <= delta else 0,  l*'(a) = y + a
+    mu     = 1
+    """
+
+    delta: float = 1.0
+    name: ClassVar[str] = "huber"
+    task: ClassVar[str] = "regression"
+    mu: ClassVar[float] = 1.0
+
+    def __post_init__(self) -> None:
+        _require_positive("delta", self.delta)
+
+    @property
+    def low(self) -> float:
+        """Lower end of F."""
+        return -self.delta
+
+    @property
+    def high(self) -> float:
+        """Upper end of F."""
+        return self.delta
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """Logistic loss.
+
+    l(u)   = log(1 + exp(-y u))
+    l*(a)  = p log p + (1 - p) log(1 - p),  p = -y a,  F: p in [0, 1],  0 log 0 = 0
+    l'(u)  = -y / (1 + exp(y u)),  l''(u) = p (1 - p) at p = -y l'(u),  l*'(a) = -y log(p / (1 - p))
+    mu     = 4
+    """
+
+    name: ClassVar[str] = "logistic"
+    task: ClassVar[str] = "classification"
+    mu: ClassVar[float] = 4.0
+    explicit: ClassVar[bool] = False  # l*' is infinite at the ends of F
+
+    def value(self, u: Array, y: Array) -> Array:
+        """Return l(u, y), linear in u where exp would overflow."""
+        margin = y * u
+        xp = _namespace(margin)
+        return xp.clip(-margin, 0.0, None) + xp.log1p(xp.exp(-xp.abs(margin)))
+
+    def derivative(self, u: Array, y: Array) -> Array:
+        """Return l'(u, y)."""
+        return -y * _expit(-y * u)
+
+    def second_derivative(self, u: Array, y: Array) -> Array:
+        """Return l''(u, y)."""
+        margin = y * u
+        return _expit(margin) * _expit(-margin)
+
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return l*(a, y), infinite outside F and 0 at its ends."""
+        p = -y * a
+        xp = _namespace(p)
+        inner = xp.where((p > 0) & (p < 1), p, 0.5)
+        entropy = inner * xp.log(inner) + (1.0 - inner) * xp.log1p(-inner)
+        outside = xp.where((p < 0) | (p > 1), math.inf, 0.0 * y)
+        return xp.where((p > 0) & (p < 1), entropy, outside)
+
+    def conjugate_derivative(self, a: Array, y: Array) -> Array:
+        """Return l*'(a, y), infinite at the ends of F."""
+        p = -y * a
+        xp = _namespace(p)
+        inner = xp.where((p > 0) & (p < 1), p, 0.5)
+        # 2p - 1 is exact near p = 1/2, where log(p/(1-p)) would cancel.
+        middle = xp.abs(2.0 * inner - 1.0) < 0.5
+        safe = xp.where(middle, inner, 0.5)
+        logit = xp.where(middle, xp.log1p((2.0 * safe - 1.0) / (1.0 - safe)), xp.log(inner / (1.0 - inner)))
+        return -y * xp.where(p <= 0, -math.inf, xp.where(p >= 1, math.inf, logit))
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        """Return the ends of F: [-1, 0] for y = +1, [0, 1] for y = -1."""
+        return _oriented(-1.0, 0.0, y)
+
+    def conjugate_prox(self, z: Array, tau: Array, y: Array) -> Array:
+        """Return argmin_a  tau l*(a, y) + (a - z)^2 / 2 by Newton's method in the margin.
+
+        With c = -y z the optimal p = -y a is 1 / (1 + exp(-t)) at the root t of h(t) = 1 / (1 + exp(-t)) + tau t - c.
+        Replacing (p, c, t) by (1 - p, 1 - c, -t) changes nothing, so let c <= 1/2; then t <= 0, where h is convex and
+        increasing, and Newton's method decreases to the root from any point above it. Such points are c / tau,
+        (c - 1/2) / (tau + 1/4) (the tangent at 0), and log(2 tau L) with L = c / tau - log(2 tau) >= 1 (from
+        h(t) >= exp(t) / 2 + tau t - c, whose root is c / tau - W(exp(L)), W the function of Lambert). The least of them
+        is at most 1.4 above the root whatever c and tau, so a fixed small number of steps suffices.
+        """
+        c = -y * z
+        xp = _namespace(c)
+        c = xp.asarray(c)
+        tau = xp.asarray(tau, dtype=c.dtype)
+        upper = c > 0.5
+        c = xp.where(upper, 1.0 - c, c)
+        log_2tau = xp.log(2.0 * tau)
+        L = c / tau - log_2tau
+        t = xp.where(L >= 1.0, log_2tau + xp.log(xp.clip(L, 1.0, None)), c / tau)
+        t = xp.minimum(t, (c - 0.5) / (tau + 0.25))
+        for _ in range(_LOGISTIC_NEWTON_STEPS):
+            p = _expit(t)
+            t = t - (p + tau * t - c) / (p * (1.0 - p) + tau)
+        p = _expit(t)
+        return -y * xp.where(upper, 1.0 - p, p)
+
+    def kernel(self) -> tuple[int, float, float, float]:
+        """Return code 1."""
+        return 1, 4.0, -1.0, 0.0
+
+
+def _expit(t: Array) -> Array:
+    """Return 1 / (1 + exp(-t)) without overflow."""
+    xp = _namespace(t)
+    e = xp.exp(-xp.abs(t))
+    return xp.where(t >= 0, 1.0, e) / (1.0 + e)
+
+
+def _require_positive(name: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss for loss in (Squared, SmoothedHinge, Hinge, Logistic, SquaredHinge, Huber)
+}
+
+
+def as_loss(loss: str | Loss) -> Loss:
+    """Return the loss of that name with its default parameters, or the loss itself."""
+    if isinstance(loss, Loss):
+        return loss
+    if not isinstance(loss, str):
+        raise TypeError(f"loss must be a name or a Loss object, got {loss!r}")
+    if loss not in LOSSES:
+        raise ValueError(f"unknown loss {loss!r}; choose one of {', '.join(LOSSES)}")
+    return LOSSES[loss]()
