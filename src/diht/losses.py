@@ -127,40 +127,39 @@ class Loss(ABC):
     def conjugate_prox(self, z: Array, tau: Array, y: Array) -> Array:
         """Return argmin_a  tau l*(a, y) + (a - z)^2 / 2, a point of F, for 0 < tau < inf.
 
-        By Moreau, a = z - tau u where u solves  z - tau u in dl(u). The function g(u) = l'(u) + tau u - z increases,
-        and its root lies between 0 and (z - l'(0)) / tau because l' is monotone. That bracket [p, q] is narrowed by
-        regula falsi (Illinois), with a bisection every third step, and a is known to lie both in [l'(p), l'(q)] and in
-        [z - tau q, z - tau p]: the first is sharp where l is smooth, the second at a kink.
+        By Moreau, a = z - tau u for the u with z - tau u in dl(u). The function g(u) = l'(u) + tau u - z increases, and
+        because l' is monotone its root lies between 0 and (z - l'(0)) / tau. This bracket [p, q] is narrowed by regula
+        falsi (Illinois), with a bisection every third step, until z - tau u is known to rounding or [l'(p), l'(q)],
+        which contains a, is: the second is the sharp one where l is smooth, the first at a kink.
         """
         xp = _namespace(z, y)
         z = xp.asarray(z)
         tau = xp.asarray(tau, dtype=z.dtype)
-        zero = xp.zeros_like(z)
-        far = (z - self.derivative(zero, y)) / tau
+        tol = 2.0 * float(xp.finfo(z.dtype).eps)
+        far = (z - self.derivative(xp.zeros_like(z), y)) / tau
         p, q = xp.clip(far, None, 0.0), xp.clip(far, 0.0, None)
         slope_p, slope_q = self.derivative(p, y), self.derivative(q, y)
         g_p, g_q = slope_p + tau * p - z, slope_q + tau * q - z
         was_left = was_right = far != far  # all False
-        tol = 2.0 * float(xp.finfo(z.dtype).eps)
         for step in range(_MAX_BRACKETING_STEPS):
-            least, most = xp.maximum(slope_p, z - tau * q), xp.minimum(slope_q, z - tau * p)
-            if bool(xp.all(most - least <= tol * xp.maximum(xp.abs(least), xp.abs(most)))):
+            if bool(xp.all(_is_narrow(p, q, slope_p, slope_q, tau, tol))):
                 break
             rise = g_q - g_p
             share = 0.5 if step % 3 == 2 else xp.where(rise > 0, -g_p / xp.where(rise > 0, rise, 1.0), 0.5)
-            u = xp.minimum(xp.maximum(p + share * (q - p), p), q)
+            # An end that has met the root is crossed by a hair, so that the other end can follow.
+            hair = xp.minimum(0.5 * tol * xp.maximum(xp.abs(p), xp.abs(q)), 0.5 * (q - p))
+            u = xp.minimum(xp.maximum(p + share * (q - p), p + hair), q - hair)
             slope = self.derivative(u, y)
             g = slope + tau * u - z
             left = g <= 0
             # Illinois: an end that stays twice running counts half, so that both ends close in on the root.
-            g_p, g_q = (
-                xp.where(left, g, xp.where(was_right, 0.5 * g_p, g_p)),
-                xp.where(left, xp.where(was_left, 0.5 * g_q, g_q), g),
-            )
+            g_p = xp.where(left, g, xp.where(was_right, 0.5 * g_p, g_p))
+            g_q = xp.where(left, xp.where(was_left, 0.5 * g_q, g_q), g)
             p, slope_p = xp.where(left, u, p), xp.where(left, slope, slope_p)
             q, slope_q = xp.where(left, q, u), xp.where(left, slope_q, slope)
             was_left, was_right = left, ~left
-        return self.project(0.5 * (least + most), y)
+        a = z - tau * (p + 0.5 * (q - p))
+        return self.project(xp.minimum(xp.maximum(a, slope_p), slope_q), y)
 
     def dual_step(self, a: Array, u: Array, tau: Array, y: Array, implicit: bool) -> Array:
         """Return the dual variable after an ascent step of length tau at the prediction u.
@@ -192,6 +191,14 @@ class Loss(ABC):
         _refuse(xp, y, ~xp.isfinite(y), "y must be finite")
         if self.task == "classification":
             _refuse(xp, y, (y != 1) & (y != -1), f"y must be -1 or +1 for the {self.name} loss")
+
+
+def _is_narrow(p: Array, q: Array, slope_p: Array, slope_q: Array, tau: Array, tol: float) -> Array:
+    """Tell where z - tau u, or l'(u), or u itself is known to a relative tol for u in the bracket [p, q]."""
+    xp = _namespace(p)
+    size = tol * xp.maximum(xp.abs(slope_p), xp.abs(slope_q))
+    down_to_rounding = q - p <= tol * xp.maximum(xp.abs(p), xp.abs(q))
+    return (tau * (q - p) <= size) | (slope_q - slope_p <= size) | down_to_rounding
 
 
 def _refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
@@ -410,20 +417,19 @@ class Logistic(Loss):
         """Return l*(a, y), infinite outside F and 0 at its ends."""
         p = -y * a
         xp = _namespace(p)
-        inner = xp.where((p > 0) & (p < 1), p, 0.5)
-        entropy = inner * xp.log(inner) + (1.0 - inner) * xp.log1p(-inner)
-        outside = xp.where((p < 0) | (p > 1), math.inf, 0.0 * y)
-        return xp.where((p > 0) & (p < 1), entropy, outside)
+        x = xp.clip(p, 0.0, 1.0)
+        # 0 log 0 = 0, without a logarithm of 0; a NaN stays one.
+        entropy = x * xp.log(xp.where(x > 0, x, 1.0)) + (1.0 - x) * xp.log1p(-xp.where(x < 1, x, 0.0))
+        return xp.where((p < 0) | (p > 1), math.inf, entropy)
 
     def conjugate_derivative(self, a: Array, y: Array) -> Array:
         """Return l*'(a, y), infinite at the ends of F."""
         p = -y * a
         xp = _namespace(p)
-        inner = xp.where((p > 0) & (p < 1), p, 0.5)
-        # 2p - 1 is exact near p = 1/2, where log(p/(1-p)) would cancel.
-        middle = xp.abs(2.0 * inner - 1.0) < 0.5
-        safe = xp.where(middle, inner, 0.5)
-        logit = xp.where(middle, xp.log1p((2.0 * safe - 1.0) / (1.0 - safe)), xp.log(inner / (1.0 - inner)))
+        x = xp.where((p <= 0) | (p >= 1), 0.5, p)
+        # Near p = 1/2 the logarithm would lose what 2p - 1, which is exact there, keeps.
+        middle = xp.abs(2.0 * x - 1.0) < 0.5
+        logit = xp.where(middle, xp.log1p(xp.where(middle, 2.0 * x - 1.0, 0.0) / (1.0 - x)), xp.log(x / (1.0 - x)))
         return -y * xp.where(p <= 0, -math.inf, xp.where(p >= 1, math.inf, logit))
 
     def domain(self, y: Array) -> tuple[Array, Array]:
