@@ -1,0 +1,118 @@
+"""What X is: dense, sparse, or a centred and scaled view of either; the only place that asks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design.base import Design, StoredDesign
+from diht.design.dense import DenseDesign
+from diht.design.sparse import SparseDesign, compressed
+from diht.design.spectral import spectral_bound
+from diht.design.step import Step
+from diht.design.threads import effective_n_threads
+from diht.design.view import AffineView
+
+__all__ = [
+    "AffineView",
+    "DenseDesign",
+    "Design",
+    "SparseDesign",
+    "Step",
+    "StoredDesign",
+    "as_design",
+    "effective_n_threads",
+    "spectral_bound",
+]
+
+
+def as_design(X: Any, n_threads: int | None = None) -> Design:
+    """Take a matrix as a design, without a copy where that can be avoided.
+
+    Parameters
+    ----------
+    X : Design, array-like or scipy sparse matrix or array, (N, d)
+        Dense arrays in C or Fortran order and CSR or CSC matrices of float32 or float64 are used as they are; other real types
+        become float64, other sparse formats CSR. A design is returned as it is.
+    n_threads : int, optional
+        Number of threads; by default what :func:`effective_n_threads` allows.
+
+    Returns
+    -------
+    Design
+
+    Raises
+    ------
+    ValueError
+        If X is not a matrix of finite real numbers with at least one row and one column.
+    """
+    if isinstance(X, Design):
+        return X
+    threads = effective_n_threads() if n_threads is None else effective_n_threads(n_threads)
+    scipy_sparse = sys.modules.get("scipy.sparse")  # a sparse matrix cannot come from a scipy that is not loaded
+    if scipy_sparse is not None and scipy_sparse.issparse(X):
+        return _sparse(X, threads)
+    return _dense(X, threads)
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    if len(shape) != 2:
+        raise ValueError(f"X must have two dimensions, got {len(shape)}")
+    if min(shape) == 0:
+        raise ValueError(f"X must have at least one row and one column, got shape {shape}")
+
+
+def _real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type X is kept in; ValueError if its entries are not real numbers."""
+    if dtype.kind not in "fiub":
+        raise ValueError(f"X must hold real numbers, got dtype {dtype}")
+    return np.dtype(np.float32 if dtype == np.float32 else np.float64)
+
+
+def _dense(X: Any, n_threads: int) -> DenseDesign:
+    try:
+        X = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"X is not a matrix: {error}") from None
+    dtype = _real_dtype(X.dtype)
+    _check_shape(X.shape)
+    if X.dtype != dtype or not X.flags.aligned:
+        X = X.astype(dtype)
+    design = DenseDesign(X, n_threads)
+    for start in design._row_chunks():
+        _check_finite(design._X[start : start + design._chunk_rows()])
+    return design
+
+
+def _check_finite(values: NDArray[Any]) -> None:
+    """Raise a ValueError unless all values are finite; their sum tells in most cases, without a temporary."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()) or np.isfinite(values).all():
+            return
+    raise ValueError(f"X contains {'NaN' if np.isnan(values).any() else 'infinity'}")
+
+
+def _sparse(X: Any, n_threads: int) -> SparseDesign:
+    from diht.design import kernels
+
+    _check_shape(X.shape)
+    dtype = _real_dtype(X.dtype)
+    if X.format not in ("csr", "csc"):
+        X = X.tocsr()
+    if X.dtype != dtype:
+        X = X.astype(dtype)
+    minor = X.shape[1] if X.format == "csr" else X.shape[0]
+    arrays = compressed(X)
+    valid, finite, ordered, nonnegative = kernels.csr_inspect(*arrays, minor)
+    if not valid:
+        raise ValueError("X is not a valid sparse matrix: an index is out of range")
+    if not finite:
+        raise ValueError(f"X contains {'NaN' if np.isnan(X.data).any() else 'infinity'}")
+    if not ordered and kernels.csr_has_duplicates(arrays.indices, arrays.indptr, minor):
+        X = X.copy()
+        X.sum_duplicates()
+        nonnegative = bool((X.data >= 0).all())
+    return SparseDesign(X, n_threads, nonnegative)

@@ -1,0 +1,435 @@
+"""What a design matrix can do, and the part of it that dense and sparse storage share.
+
+A solver speaks to :class:`Design` only: it never indexes X and never asks how or where X is stored.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diht.design.step import Codes, Step, Vector
+from diht.design.threads import run_parts
+
+Index: TypeAlias = NDArray[np.int64]
+
+UNIT = 2.0**-53  # the unit roundoff of float64
+SMALLEST = 2.0**-1074  # the spacing of subnormal numbers: what a product that underflows may lose
+
+# Below this many stored entries a second thread costs more than it saves.
+ENTRIES_PER_THREAD = 60_000
+# Entries of the rows that are gathered and scattered together where a step cannot run inside a kernel: they stay in the cache.
+ENTRIES_PER_CHUNK = 100_000
+
+
+def gamma(n: float | Vector) -> Any:
+    """Return ``n u / (1 - n u)``: the relative error of a sum of products after ``n`` roundings (Higham, 2002, section 3.1)."""
+    return n * UNIT / (1.0 - n * UNIT)
+
+
+def frozen(a: Any, dtype: Any = np.float64) -> Any:
+    """Return a contiguous read-only view (a copy only if need be), so that every caller meets the same compiled kernel."""
+    view = np.ascontiguousarray(a, dtype=dtype).view()
+    view.flags.writeable = False
+    return view
+
+
+NO_INDEX: Index = frozen(np.empty(0, dtype=np.int64), np.int64)
+NO_VECTOR: Vector = np.empty(0)
+
+
+class Design(ABC):
+    r"""The matrix :math:`X` of N samples (rows) and d features (columns), through its products.
+
+    All vectors are float64, whatever the type of the data; sums are accumulated in float64.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        ``(N, d)``.
+    dtype : numpy.dtype
+        float32 or float64: the type of the stored entries.
+    n_threads : int
+        Number of threads of a product; results are the same, bit by bit, for the same number.
+    """
+
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    n_threads: int
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the matrix as it was given."""
+
+    @property
+    @abstractmethod
+    def passes(self) -> float:
+        """Reads of the whole of X so far; a read of some rows or columns counts as its fraction of the stored entries."""
+
+    @abstractmethod
+    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+        """Compute ``X w``, or ``X[rows] w``.
+
+        Parameters
+        ----------
+        w : (d,) array
+        support : array of int, optional
+            Ascending indices outside which ``w`` is zero: a hint for speed.
+        rows : array of int, optional
+        """
+
+    @abstractmethod
+    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+        """Compute ``X' c``, or ``X[rows]' c`` with ``c`` as long as ``rows``."""
+
+    @abstractmethod
+    def matvec_rmatvec(self, w: ArrayLike, c: ArrayLike) -> tuple[Vector, Vector]:
+        """Compute ``X w`` and ``X' c`` with one read of X."""
+
+    @abstractmethod
+    def block_step(
+        self,
+        step: Step,
+        w: ArrayLike,
+        offset: float,
+        alpha: Vector,
+        y: ArrayLike,
+        s: ArrayLike,
+        g: Vector,
+        rows: Index | None = None,
+        u: Vector | None = None,
+        fresh: bool = False,
+    ) -> float:
+        r"""Update the dual variables of some rows, and ``g`` with them, with one read of those rows.
+
+        For every row i: :math:`u_i = x_i \cdot w + \mathrm{offset}`, ``new = step(alpha_i, u_i, y_i)``,
+        :math:`g \leftarrow g + s_i (\mathrm{new} - \alpha_i) x_i` and :math:`\alpha_i \leftarrow \mathrm{new}`.
+
+        Parameters
+        ----------
+        step : Step
+        w : (d,) array
+        offset : float
+        alpha : (N,) float64 array
+            Changed in place, unless ``step.store`` is False.
+        y, s : (N,) arrays
+        g : (d,) float64 array
+            Changed in place.
+        rows : array of distinct int, optional
+            All rows by default.
+        u : (N,) float64 array, optional
+            Its entries at ``rows`` are overwritten by the margins.
+        fresh : bool
+            Overwrite ``g`` by :math:`X^\top (s \odot \mathrm{new})`, so that no rounding errors pile up; only for all rows.
+
+        Returns
+        -------
+        float
+            :math:`\sum_i s_i (\mathrm{new}_i - \alpha_i)`, or :math:`\sum_i s_i \mathrm{new}_i` if ``fresh``.
+        """
+
+    @abstractmethod
+    def columns(self, support: Index) -> Design:
+        """Return a compact copy restricted to some features."""
+
+    @abstractmethod
+    def toarray(self, rows: Index | None = None) -> Vector:
+        """Return the rows as a dense float64 array; for small matrices."""
+
+    @abstractmethod
+    def row_norms_sq(self) -> Vector:
+        """Squared Euclidean norms of the rows."""
+
+    @abstractmethod
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+
+    @abstractmethod
+    def moments(self, s: ArrayLike) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s``, which sum to 1; computed in two passes."""
+
+    @abstractmethod
+    def rmatvec_error(self, norm_c: float) -> Vector:
+        """Bound the rounding error of each entry of ``rmatvec(c)`` for any ``c`` of Euclidean norm at most ``norm_c``.
+
+        The bound is rigorous, and holds as well for the ``g`` of a fresh :meth:`block_step` with ``c = s * alpha`` as rounded. The
+        entries of X, of ``c`` and of a view's center and scale are taken as exact.
+        """
+
+    @abstractmethod
+    def matvec_error(self, w: ArrayLike) -> float:
+        """Bound the rounding error of every entry of ``matvec(w)``."""
+
+    @abstractmethod
+    def is_nonnegative(self) -> bool:
+        """Whether no stored entry is negative (of the data, before a view's center and scale)."""
+
+
+class StoredDesign(Design):
+    """A matrix in this process's memory: cuts the rows among threads and counts passes; subclasses know the storage."""
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int) -> None:
+        self.shape = (int(shape[0]), int(shape[1]))
+        self.dtype = dtype
+        self.n_threads = n_threads
+        self._passes = 0.0
+        self._spare: list[Vector] = []
+        self._row_norms_sq: Vector | None = None
+        self._column_norms: Vector | None = None
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self._passes
+
+    # What a subclass supplies
+
+    @abstractmethod
+    def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
+        """Cut the rows into one part a thread; also return the fraction of X that they hold.
+
+        ``scatter`` says that each part but the first needs an accumulator of d numbers of its own.
+        """
+
+    @abstractmethod
+    def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
+        """``out[r] = x_rows[r] . w`` for ``start <= r < stop``."""
+
+    @abstractmethod
+    def _add(self, rows: Index, start: int, stop: int, c: Vector, g: Vector) -> None:
+        """``g += c[r] x_rows[r]`` for ``start <= r < stop``."""
+
+    @abstractmethod
+    def _fused(
+        self,
+        rows: Index,
+        start: int,
+        stop: int,
+        w: Vector,
+        offset: float,
+        alpha: Vector,
+        y: Vector,
+        s: Vector,
+        codes: Codes,
+        store: bool,
+        fresh: bool,
+        g: Vector,
+        u: Vector,
+    ) -> float:
+        """Do the compiled step for ``start <= r < stop``."""
+
+    @property
+    def _fuses(self) -> bool:
+        """Whether a kernel can do gather, step and scatter row by row."""
+        return True
+
+    @abstractmethod
+    def _chunk_rows(self) -> int:
+        """Return a number of rows that stay in the cache between gather and scatter."""
+
+    @abstractmethod
+    def _column_counts(self) -> Vector:
+        """Return the number of stored entries of every column."""
+
+    @abstractmethod
+    def _max_row_count(self) -> int:
+        """Return the largest number of stored entries of a row."""
+
+    @abstractmethod
+    def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
+        """Return ``sum_j ((x_ij - center_j) / scale_j)^2`` for every row i."""
+
+    @abstractmethod
+    def _spread(self, s: Vector, center: Vector | None) -> Vector:
+        """Return ``sum_i s_i (x_ij - center_j)^2`` for every column j."""
+
+    # Products
+
+    def _rows(self, rows: Index | None) -> Index:
+        """Return the rows as the kernels take them: an empty array stands for all."""
+        return NO_INDEX if rows is None else frozen(rows, np.int64)
+
+    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+        """Compute ``X w``, or ``X[rows] w``."""
+        w = frozen(w)
+        index = self._rows(rows)
+        out = np.empty(self.shape[0] if rows is None else index.size)
+        if out.size == 0:
+            return out
+        chosen = self._hint(support)
+        parts, fraction = self._cut(index, scatter=False)
+        self._passes += fraction
+        run_parts(lambda start, stop: self._dot(index, start, stop, w, chosen, out), parts)
+        return out
+
+    def _hint(self, support: Index | None) -> Index:
+        """Return the support as the kernels take it, empty where reading whole rows is as fast."""
+        return NO_INDEX
+
+    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+        """Compute ``X' c``, or ``X[rows]' c``."""
+        c = frozen(c)
+        g = np.zeros(self.shape[1])
+        index = self._rows(rows)
+        if c.size == 0:
+            return g
+        parts, fraction = self._cut(index, scatter=True)
+        self._passes += fraction
+        self._scatter(lambda start, stop, into: self._add(index, start, stop, c, into), parts, g)
+        return g
+
+    def matvec_rmatvec(self, w: ArrayLike, c: ArrayLike) -> tuple[Vector, Vector]:
+        """Compute ``X w`` and ``X' c`` with one read of X."""
+        n, d = self.shape
+        u, g = np.empty(n), np.empty(d)
+        c = np.ascontiguousarray(c, dtype=np.float64)
+        ones = np.ones(n)
+        self.block_step(Step(None, "identity", store=False), w, 0.0, c, ones, ones, g, u=u, fresh=True)
+        return u, g
+
+    def block_step(
+        self,
+        step: Step,
+        w: ArrayLike,
+        offset: float,
+        alpha: Vector,
+        y: ArrayLike,
+        s: ArrayLike,
+        g: Vector,
+        rows: Index | None = None,
+        u: Vector | None = None,
+        fresh: bool = False,
+    ) -> float:
+        """Update the dual variables of some rows, and ``g`` with them; see :meth:`Design.block_step`."""
+        if fresh and rows is not None:
+            raise ValueError("fresh=True needs all rows: g is overwritten")
+        index = self._rows(rows)
+        if fresh:
+            g[:] = 0.0
+        if (self.shape[0] if rows is None else index.size) == 0:
+            return 0.0
+        parts, fraction = self._cut(index, scatter=True)
+        self._passes += fraction
+        w, y, s = frozen(w), frozen(y), frozen(s)
+        codes = step.codes() if self._fuses else None
+        if codes is None:
+            work = self._chunked(step, index, w, offset, alpha, y, s, u, fresh)
+        else:
+            margins = NO_VECTOR if u is None else u
+            offset = float(offset)
+
+            def work(start: int, stop: int, into: Vector) -> float:
+                return self._fused(index, start, stop, w, offset, alpha, y, s, codes, step.store, fresh, into, margins)
+
+        return float(sum(self._scatter(work, parts, g)))
+
+    def _chunked(
+        self,
+        step: Step,
+        rows: Index,
+        w: Vector,
+        offset: float,
+        alpha: Vector,
+        y: Vector,
+        s: Vector,
+        u: Vector | None,
+        fresh: bool,
+    ) -> Callable[[int, int, Vector], float]:
+        """Return the work of one part for a step that numpy computes: gather, step and scatter a chunk while it is in the cache."""
+        margins = np.empty(rows.size or self.shape[0])
+        c = np.empty_like(margins)
+        size = self._chunk_rows()
+
+        def work(start: int, stop: int, into: Vector) -> float:
+            total = 0.0
+            for begin in range(start, stop, size):
+                end = min(begin + size, stop)
+                chunk: Any = rows[begin:end] if rows.size else slice(begin, end)
+                self._dot(rows, begin, end, w, NO_INDEX, margins)
+                margins[begin:end] += offset
+                old = alpha[chunk]
+                new = step(old, margins[begin:end], y[chunk])
+                c[begin:end] = s[chunk] * (new if fresh else new - old)
+                if step.store:
+                    alpha[chunk] = new
+                if u is not None:
+                    u[chunk] = margins[begin:end]
+                self._add(rows, begin, end, c, into)
+                total += float(c[begin:end].sum())
+            return total
+
+        return work
+
+    def _scatter(self, work: Callable[..., Any], parts: list[tuple[int, int]], g: Vector) -> list[Any]:
+        """Call ``work(start, stop, accumulator)`` for every part and add the accumulators to ``g`` in the order of the parts.
+
+        The first part adds to ``g`` itself. Accumulators are kept, all zero, for the next call; each call takes its own, so
+        that several threads may use one design.
+        """
+        if len(parts) == 1:
+            return [work(*parts[0], g)]
+        own = [self._take_accumulator() for _ in parts[1:]]
+        results = run_parts(work, [(*part, into) for part, into in zip(parts, [g, *own], strict=True)])
+        for accumulator in own:
+            g += accumulator
+            accumulator[:] = 0.0
+        self._spare += own
+        return results
+
+    def _take_accumulator(self) -> Vector:
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return np.zeros(self.shape[1])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_spare": []}
+
+    # Norms and error bounds
+
+    def row_norms_sq(self) -> Vector:
+        """Squared Euclidean norms of the rows."""
+        if self._row_norms_sq is None:
+            self._row_norms_sq = frozen(self._affine_row_norms_sq(None, None))
+            self._passes += 1.0
+        return self._row_norms_sq
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        if self._column_norms is None:
+            self._column_norms = frozen(np.sqrt(self._spread(np.ones(self.shape[0]), None)))
+            self._passes += 1.0
+        return self._column_norms
+
+    def moments(self, s: ArrayLike) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s``, which sum to 1."""
+        s = frozen(s)
+        mean = self.rmatvec(s)
+        self._passes += 1.0
+        return mean, self._spread(s, mean)
+
+    def rmatvec_error(self, norm_c: float) -> Vector:
+        r"""Bound the rounding error of every entry of ``rmatvec(c)``.
+
+        :math:`|\mathrm{fl}(\sum_i x_{ij} c_i) - \sum_i x_{ij} c_i| \le \gamma_n \|c\| \|X_j\|` for any order of the sum, where n is
+        the number of entries of column j; the accumulators of the threads add one rounding each.
+        """
+        n = self._column_counts() + self.n_threads + 2
+        # The last factor covers the rounding of the norms and of this formula itself.
+        bound: Vector = gamma(n) * (norm_c * self.column_norms()) * (1.0 + 4.0 * gamma(n)) + n * SMALLEST
+        return bound
+
+    def matvec_error(self, w: ArrayLike) -> float:
+        r"""Bound the rounding error of every entry of ``matvec(w)``: :math:`\gamma_n \|w\| \max_i \|x_i\|`.
+
+        A product with 0 is exact, so that n is at most the number of nonzeros of w.
+        """
+        w = np.asarray(w, dtype=np.float64)
+        n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4
+        norm = float(np.linalg.norm(w)) * float(np.sqrt(self.row_norms_sq().max(initial=0.0)))
+        return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)

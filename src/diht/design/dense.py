@@ -1,0 +1,164 @@
+"""A dense matrix, in C or in Fortran order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diht.design.base import ENTRIES_PER_CHUNK, ENTRIES_PER_THREAD, NO_INDEX, Index, StoredDesign, frozen
+from diht.design.step import Codes, Vector
+
+
+class DenseDesign(StoredDesign):
+    """A dense matrix of float32 or float64, never copied if it is contiguous.
+
+    Full products of float64 matrices go to BLAS. Everything else is compiled: float32 entries are converted in registers, and
+    the fused step reads each row once. A Fortran-ordered matrix is treated in chunks of rows.
+
+    Parameters
+    ----------
+    X : (N, d) array of float32 or float64
+    n_threads : int
+    """
+
+    def __init__(self, X: NDArray[Any], n_threads: int = 1) -> None:
+        if not (X.flags.c_contiguous or X.flags.f_contiguous):
+            X = np.ascontiguousarray(X)
+        super().__init__((X.shape[0], X.shape[1]), X.dtype, n_threads)
+        self._by_rows = bool(X.flags.c_contiguous)
+        self._X = X.view()
+        self._X.flags.writeable = False
+        self._kernel_view = self._X if self._by_rows else self._X.T
+        self._nonnegative: bool | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix."""
+        return int(self._X.nbytes)
+
+    def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
+        n_rows, d = self.shape
+        n = rows.size or n_rows
+        if rows.size and (rows.min() < 0 or rows.max() >= n_rows):
+            raise IndexError(f"rows must lie in [0, {n_rows})")
+        n_parts = max(1, min(self.n_threads, n, n * d // ENTRIES_PER_THREAD))
+        cuts = [n * t // n_parts for t in range(n_parts + 1)]
+        return list(zip(cuts[:-1], cuts[1:], strict=True)), n / n_rows
+
+    @property
+    def _fuses(self) -> bool:
+        return self._by_rows
+
+    def _chunk_rows(self) -> int:
+        return max(256, ENTRIES_PER_CHUNK // max(1, self.shape[1]))
+
+    def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
+        from diht.design import kernels
+
+        dot = kernels.dense_dot if self._by_rows else kernels.flat_dot
+        dot(self._kernel_view, rows, start, stop, w, support, out)
+
+    def _add(self, rows: Index, start: int, stop: int, c: Vector, g: Vector) -> None:
+        from diht.design import kernels
+
+        add = kernels.dense_add if self._by_rows else kernels.flat_add
+        add(self._kernel_view, rows, start, stop, c, g)
+
+    def _fused(
+        self,
+        rows: Index,
+        start: int,
+        stop: int,
+        w: Vector,
+        offset: float,
+        alpha: Vector,
+        y: Vector,
+        s: Vector,
+        codes: Codes,
+        store: bool,
+        fresh: bool,
+        g: Vector,
+        u: Vector,
+    ) -> float:
+        from diht.design import kernels
+
+        return float(
+            kernels.dense_step(self._kernel_view, rows, start, stop, w, offset, alpha, y, s, *codes, store, fresh, g, u)
+        )
+
+    def _hint(self, support: Index | None) -> Index:
+        if support is None:
+            return NO_INDEX
+        support = frozen(support, np.int64)
+        # Columns of a C-ordered matrix are gathered: whole rows are as fast unless the support is a small part.
+        worth = self.shape[1] // 4 if self._by_rows else self.shape[1]
+        if not 0 < support.size < worth:
+            return NO_INDEX
+        if support[0] < 0 or support[-1] >= self.shape[1]:
+            raise IndexError(f"support must lie in [0, {self.shape[1]})")
+        return support
+
+    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+        """Compute ``X w``, or ``X[rows] w``."""
+        if rows is None and self.dtype == np.float64 and self._hint(support).size == 0:
+            self._passes += 1.0
+            return np.asarray(self._X @ np.asarray(w, dtype=np.float64))
+        before = self._passes
+        out = super().matvec(w, support, rows)
+        chosen = self._hint(support)
+        if chosen.size:
+            self._passes = before + (self._passes - before) * chosen.size / self.shape[1]
+        return out
+
+    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+        """Compute ``X' c``, or ``X[rows]' c``."""
+        if rows is None and self.dtype == np.float64:
+            self._passes += 1.0
+            return np.asarray(self._X.T @ np.asarray(c, dtype=np.float64))
+        return super().rmatvec(c, rows)
+
+    def columns(self, support: Index) -> DenseDesign:
+        """Return a copy restricted to some features."""
+        self._passes += len(support) / max(1, self.shape[1])
+        return DenseDesign(np.take(self._X, support, axis=1), self.n_threads)
+
+    def toarray(self, rows: Index | None = None) -> Vector:
+        """Return the rows as a float64 array."""
+        return np.array(self._X if rows is None else self._X[rows], dtype=np.float64)
+
+    def is_nonnegative(self) -> bool:
+        """Whether no entry is negative."""
+        if self._nonnegative is None:
+            self._nonnegative = bool(self._X.min(initial=0.0) >= 0.0)
+        return self._nonnegative
+
+    def _column_counts(self) -> Vector:
+        return np.full(self.shape[1], float(self.shape[0]))
+
+    def _max_row_count(self) -> int:
+        return self.shape[1]
+
+    def _row_chunks(self) -> range:
+        return range(0, self.shape[0], self._chunk_rows())
+
+    def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
+        out = np.empty(self.shape[0])
+        for start in self._row_chunks():
+            chunk = self._X[start : start + self._chunk_rows()].astype(np.float64)
+            if center is not None:
+                chunk -= center
+            if scale is not None:
+                chunk /= scale
+            out[start : start + len(chunk)] = np.einsum("ij,ij->i", chunk, chunk)
+        return out
+
+    def _spread(self, s: Vector, center: Vector | None) -> Vector:
+        out = np.zeros(self.shape[1])
+        for start in self._row_chunks():
+            chunk = self._X[start : start + self._chunk_rows()].astype(np.float64)
+            if center is not None:
+                chunk -= center
+            out += s[start : start + len(chunk)] @ np.square(chunk, out=chunk)
+        return out

@@ -1,0 +1,518 @@
+"""The compiled kernels: plain functions on raw arrays.
+
+Importing this module imports numba, so it is imported where the first kernel is needed and nowhere else. A kernel works on
+the rows ``start <= r < stop`` of a list ``rows`` (empty: all rows in order), so that the caller can cut the work among threads;
+it releases the global interpreter lock and never allocates. Indices are cast to ``uint64``, which spares the test for a negative
+index at each gather. Sums are accumulated in float64 whatever the type of the data.
+
+The three arrays of a compressed sparse matrix are ``data, indices, indptr``; the same kernels serve CSR, and CSC with the roles
+of rows and columns exchanged. A loss enters as the numbers ``(code, mu, low, high)`` of :meth:`diht.losses.Loss.kernel`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What becomes of a dual variable; `Step.mode` spells these out.
+IDENTITY, EXPLICIT, IMPLICIT, DERIVATIVE, MARGIN = 0, 1, 2, 3, 4
+# Families of losses.
+QUADRATIC_CONJUGATE, LOGISTIC = 0, 1
+
+
+def jit(function: F, **options: Any) -> F:
+    """Compile a function when it is first called, and keep the machine code on disk where a directory can be written."""
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | options
+    try:
+        return numba.njit(cache=True, **settings)(function)  # type: ignore[no-any-return]
+    except RuntimeError:  # numba found no directory for its cache
+        return numba.njit(**settings)(function)  # type: ignore[no-any-return]
+
+
+def jit_reassociated(function: F) -> F:
+    """Compile a reduction over contiguous memory whose terms may be summed in any order, hence in vector registers."""
+    return jit(function, fastmath={"reassoc", "contract", "nsz"})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Scalar steps on one dual variable
+
+
+@jit
+def clip(a: float, low: float, high: float) -> float:
+    """Project ``a`` on the interval ``[low, high]``."""
+    return min(max(a, low), high)
+
+
+@jit
+def quadratic_step(mode: int, a: float, u: float, y: float, tau: float, mu: float, low: float, high: float) -> float:
+    """Update a dual variable for a loss whose conjugate is ``y a + (mu/2) a^2`` on an interval.
+
+    The interval is ``[low, high]`` for ``y > 0`` and ``[-high, -low]`` otherwise.
+    """
+    if y <= 0.0:
+        low, high = -high, -low
+    if mode == 1:
+        return clip(a + tau * (u - y - mu * a), low, high)
+    if mode == 2:
+        return clip((a + tau * (u - y)) / (1.0 + tau * mu), low, high)
+    if mu > 0.0:
+        return clip((u - y) / mu, low, high)
+    if u == y:  # the kink of a loss that is not smooth: the subgradient nearest 0
+        return clip(0.0, low, high)
+    return high if u > y else low
+
+
+@jit
+def logistic_probability(t: float) -> float:
+    """Return ``1 / (1 + exp(t))`` without overflow."""
+    if t > 0.0:
+        e = math.exp(-t)
+        return e / (1.0 + e)
+    return 1.0 / (1.0 + math.exp(t))
+
+
+@jit
+def logistic_step(mode: int, a: float, u: float, y: float, tau: float) -> float:
+    """Update a dual variable of the logistic loss: its derivative at ``u``, or the proximal map of its conjugate.
+
+    The proximal map at ``z = a + tau u`` is ``-y p(t)`` where ``p(t) = 1/(1 + exp(t))`` and ``t`` solves
+    ``tau t - p(t) = y z``. The left side increases with ``t``, its root lies in ``[y z, y z + 1] / tau``; Newton's steps that
+    leave the bracket are replaced by its middle. As ``|p''| <= p'``, a step below 1e-8 leaves an error below 1e-16.
+    """
+    sign = 1.0 if y > 0.0 else -1.0
+    if mode == 3 or tau == np.inf:
+        return -sign * logistic_probability(sign * u)
+    z = sign * (a + tau * u)
+    left, right = z / tau, (z + 1.0) / tau
+    t = clip((z + 0.5) / (tau + 0.25), left, right)
+    for _ in range(100):
+        p = logistic_probability(t)
+        h = tau * t - p - z
+        if h > 0.0:
+            right = t
+        else:
+            left = t
+        new = t - h / (tau + p * (1.0 - p))
+        if not left <= new <= right:
+            new = 0.5 * (left + right)
+        moved = abs(new - t)
+        t = new
+        if moved <= 1e-8 or left >= right:
+            break
+    return -sign * logistic_probability(t)
+
+
+@jit
+def dual_step(
+    mode: int, a: float, u: float, y: float, tau: float, code: int, mu: float, low: float, high: float
+) -> float:
+    """Update one dual variable: the scalar formula that ``mode`` and ``code`` select."""
+    if mode == 0:
+        return a
+    if mode == 4:
+        return u
+    if code == 1:
+        return logistic_step(mode, a, u, y, tau)
+    return quadratic_step(mode, a, u, y, tau, mu, low, high)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Compressed sparse rows
+
+
+@jit
+def csr_inspect(data, indices, indptr, n_minor):  # type: ignore[no-untyped-def]
+    """Read a compressed matrix once and say what it is.
+
+    Returns ``(valid, finite, ordered, nonnegative)``: every index in range; no NaN or infinity; the indices of each row strictly
+    increasing (so no duplicates); no entry below 0.
+    """
+    valid = finite = ordered = nonnegative = True
+    if indptr[0] != 0 or indptr[-1] > min(data.size, indices.size):
+        return False, finite, ordered, nonnegative
+    for i in range(indptr.size - 1):
+        if indptr[i + 1] < indptr[i]:
+            return False, finite, ordered, nonnegative
+        previous = -1
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j = np.int64(indices[p])
+            x = data[p]
+            valid &= 0 <= j < n_minor
+            ordered &= j > previous
+            finite &= x - x == 0.0
+            nonnegative &= x >= 0.0
+            previous = j
+    return valid, finite, ordered, nonnegative
+
+
+@jit
+def csr_has_duplicates(indices, indptr, n_minor):  # type: ignore[no-untyped-def]
+    """Whether a row holds some column twice, whatever the order of its indices."""
+    seen_in = np.full(n_minor, -1, dtype=np.int64)
+    for i in range(indptr.size - 1):
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            j = np.uint64(indices[p])
+            if seen_in[j] == i:
+                return True
+            seen_in[j] = i
+    return False
+
+
+@jit
+def csr_bounds(indptr, rows, n_parts):  # type: ignore[no-untyped-def]
+    """Cut ``rows`` into parts of about equal numbers of entries.
+
+    Returns the ``n_parts + 1`` bounds and the number of entries, or -1 where an index is out of range.
+    """
+    bounds = np.zeros(n_parts + 1, dtype=np.int64)
+    n_rows = indptr.size - 1
+    total = 0
+    for r in range(rows.size):
+        i = rows[r]
+        if i < 0 or i >= n_rows:
+            return bounds, -1
+        total += indptr[i + 1] - indptr[i]
+    part, seen = 1, 0
+    for r in range(rows.size):
+        while part < n_parts and seen * n_parts >= part * total:
+            bounds[part] = r
+            part += 1
+        seen += indptr[rows[r] + 1] - indptr[rows[r]]
+    for t in range(part, n_parts + 1):
+        bounds[t] = rows.size
+    return bounds, total
+
+
+@jit
+def row_dot(data, indices, begin, end, w):  # type: ignore[no-untyped-def]
+    """Return the product of one sparse row with ``w``."""
+    total = 0.0
+    for p in range(begin, end):
+        total += data[p] * w[np.uint64(indices[p])]
+    return total
+
+
+@jit
+def row_add(data, indices, begin, end, c, g):  # type: ignore[no-untyped-def]
+    """Add ``c`` times one sparse row to ``g``."""
+    for p in range(begin, end):
+        g[np.uint64(indices[p])] += c * data[p]
+
+
+@jit
+def csr_dot(data, indices, indptr, rows, start, stop, w, out):  # type: ignore[no-untyped-def]
+    """``out[r] = x_rows[r] . w`` for ``start <= r < stop``."""
+    one = np.uint64(1)
+    for r in range(np.uint64(start), np.uint64(stop)):
+        i = np.uint64(rows[r]) if rows.size > 0 else r
+        out[r] = row_dot(data, indices, np.uint64(indptr[i]), np.uint64(indptr[i + one]), w)
+
+
+@jit
+def csr_add(data, indices, indptr, rows, start, stop, c, g):  # type: ignore[no-untyped-def]
+    """``g += c[r] x_rows[r]`` for ``start <= r < stop``."""
+    one = np.uint64(1)
+    for r in range(np.uint64(start), np.uint64(stop)):
+        i = np.uint64(rows[r]) if rows.size > 0 else r
+        if c[r] != 0.0:
+            row_add(data, indices, np.uint64(indptr[i]), np.uint64(indptr[i + one]), c[r], g)
+
+
+@jit
+def csr_both(data, indices, indptr, start, stop, w, c, u, g):  # type: ignore[no-untyped-def]
+    """``u[i] = x_i . w`` and ``g += c[i] x_i`` with one read of the rows ``start <= i < stop``."""
+    one = np.uint64(1)
+    for i in range(np.uint64(start), np.uint64(stop)):
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + one])
+        u[i] = row_dot(data, indices, begin, end, w)
+        if c[i] != 0.0:
+            row_add(data, indices, begin, end, c[i], g)
+
+
+@jit
+def csr_step(  # type: ignore[no-untyped-def]
+    data, indices, indptr, rows, start, stop, w, offset, alpha, y, s, mode, tau, code, mu, low, high, store, fresh, g, u
+):
+    """Do the dual step for some rows, each read once: gather the margin, update the dual variable, scatter into ``g``.
+
+    Returns the sum of what was scattered: ``s_i (new - alpha_i)``, or ``s_i new`` if ``fresh``. A row whose coefficient is zero
+    is not scattered.
+    """
+    one = np.uint64(1)
+    total = 0.0
+    for r in range(np.uint64(start), np.uint64(stop)):
+        i = np.uint64(rows[r]) if rows.size > 0 else r
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + one])
+        margin = row_dot(data, indices, begin, end, w) + offset
+        if u.size > 0:
+            u[i] = margin
+        old = alpha[i]
+        new = dual_step(mode, old, margin, y[i], tau, code, mu, low, high)
+        c = s[i] * (new if fresh else new - old)
+        if store:
+            alpha[i] = new
+        if c != 0.0:
+            total += c
+            row_add(data, indices, begin, end, c, g)
+    return total
+
+
+@jit
+def csr_support_add(data, indices, indptr, support, w, u):  # type: ignore[no-untyped-def]
+    """``u += w_j x_j`` for the columns ``j`` of the support; the arrays are those of the CSC."""
+    one = np.uint64(1)
+    for t in range(support.size):
+        j = np.uint64(support[t])
+        if w[j] != 0.0:
+            row_add(data, indices, np.uint64(indptr[j]), np.uint64(indptr[j + one]), w[j], u)
+
+
+@jit
+def csr_row_norms_sq(data, indices, indptr, center, weight, out):  # type: ignore[no-untyped-def]
+    """``out[i] = sum_j weight_j x_ij (x_ij - 2 center_j)`` over the stored entries."""
+    one = np.uint64(1)
+    for i in range(np.uint64(0), np.uint64(out.size)):
+        total = 0.0
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + one])):
+            j = np.uint64(indices[p])
+            x = np.float64(data[p])
+            total += weight[j] * x * (x - 2.0 * center[j])
+        out[i] = total
+
+
+@jit
+def csr_spread(data, indices, indptr, s, center, spread, mass):  # type: ignore[no-untyped-def]
+    """Add ``s_i (x_ij - center_j)^2`` to ``spread`` and ``s_i`` to ``mass``, column by column, over the stored entries."""
+    one = np.uint64(1)
+    for i in range(np.uint64(0), np.uint64(s.size)):
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + one])):
+            j = np.uint64(indices[p])
+            x = np.float64(data[p]) - center[j]
+            spread[j] += s[i] * x * x
+            mass[j] += s[i]
+
+
+@jit
+def count_columns(indices, n_entries, counts):  # type: ignore[no-untyped-def]
+    """Add the number of stored entries of each column to ``counts``."""
+    for p in range(np.uint64(0), np.uint64(n_entries)):
+        counts[np.uint64(indices[p])] += 1
+
+
+@jit
+def csr_count_kept(indices, indptr, position, counts):  # type: ignore[no-untyped-def]
+    """``counts[i + 1]`` is the number of entries of row ``i`` whose column has a place in ``position`` (others have -1)."""
+    one = np.uint64(1)
+    for i in range(np.uint64(0), np.uint64(indptr.size - 1)):
+        kept = 0
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + one])):
+            kept += position[np.uint64(indices[p])] >= 0
+        counts[i + one] = kept
+
+
+@jit
+def csr_keep(data, indices, indptr, position, new_data, new_indices):  # type: ignore[no-untyped-def]
+    """Copy the entries whose column has a place in ``position``, row after row."""
+    q = np.uint64(0)
+    one = np.uint64(1)
+    for p in range(np.uint64(0), np.uint64(indptr[indptr.size - 1])):
+        j = position[np.uint64(indices[p])]
+        if j >= 0:
+            new_data[q] = data[p]
+            new_indices[q] = j
+            q += one
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Dense rows: X is C-contiguous; `flat` kernels take the transpose of a Fortran-ordered X, which is C-contiguous
+
+
+@jit_reassociated
+def dense_row_dot(x, w):  # type: ignore[no-untyped-def]
+    """Return the product of one dense row with ``w``."""
+    total = 0.0
+    for j in range(x.size):
+        total += x[j] * w[j]
+    return total
+
+
+@jit
+def dense_row_add(x, c, g):  # type: ignore[no-untyped-def]
+    """Add ``c`` times one dense row to ``g``."""
+    for j in range(x.size):
+        g[j] += c * x[j]
+
+
+@jit
+def dense_dot(X, rows, start, stop, w, support, out):  # type: ignore[no-untyped-def]
+    """``out[r] = x_rows[r] . w`` for ``start <= r < stop``, over the columns of the support if it is not empty."""
+    for r in range(start, stop):
+        x = X[rows[r] if rows.size > 0 else r]
+        if support.size > 0:
+            total = 0.0
+            for t in range(np.uint64(0), np.uint64(support.size)):
+                j = np.uint64(support[t])
+                total += x[j] * w[j]
+            out[r] = total
+        else:
+            out[r] = dense_row_dot(x, w)
+
+
+@jit
+def dense_add(X, rows, start, stop, c, g):  # type: ignore[no-untyped-def]
+    """``g += c[r] x_rows[r]`` for ``start <= r < stop``."""
+    for r in range(start, stop):
+        if c[r] != 0.0:
+            dense_row_add(X[rows[r] if rows.size > 0 else r], c[r], g)
+
+
+@jit
+def dense_step(  # type: ignore[no-untyped-def]
+    X, rows, start, stop, w, offset, alpha, y, s, mode, tau, code, mu, low, high, store, fresh, g, u
+):
+    """Do the dual step for some dense rows, each read once; see :func:`csr_step`."""
+    total = 0.0
+    for r in range(start, stop):
+        i = rows[r] if rows.size > 0 else r
+        x = X[i]
+        margin = dense_row_dot(x, w) + offset
+        if u.size > 0:
+            u[i] = margin
+        old = alpha[i]
+        new = dual_step(mode, old, margin, y[i], tau, code, mu, low, high)
+        c = s[i] * (new if fresh else new - old)
+        if store:
+            alpha[i] = new
+        if c != 0.0:
+            total += c
+            dense_row_add(x, c, g)
+    return total
+
+
+@jit
+def flat_dot(XT, rows, start, stop, w, support, out):  # type: ignore[no-untyped-def]
+    """Do as :func:`dense_dot` for a Fortran-ordered matrix: column after column."""
+    out[start:stop] = 0.0
+    for t in range(support.size if support.size > 0 else XT.shape[0]):
+        j = support[t] if support.size > 0 else t
+        if w[j] == 0.0:
+            continue
+        x = XT[j]
+        if rows.size > 0:
+            for r in range(np.uint64(start), np.uint64(stop)):
+                out[r] += w[j] * x[np.uint64(rows[r])]
+        else:
+            dense_row_add(x[start:stop], w[j], out[start:stop])
+
+
+@jit
+def flat_add(XT, rows, start, stop, c, g):  # type: ignore[no-untyped-def]
+    """Do as :func:`dense_add` for a Fortran-ordered matrix: column after column."""
+    for j in range(XT.shape[0]):
+        x = XT[j]
+        if rows.size > 0:
+            total = 0.0
+            for r in range(np.uint64(start), np.uint64(stop)):
+                total += c[r] * x[np.uint64(rows[r])]
+            g[j] += total
+        else:
+            g[j] += dense_row_dot(x[start:stop], c[start:stop])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Selection of the k largest magnitudes, on the bit patterns of |v|: for non-negative floats their order is that of the values
+
+MAGNITUDE = np.uint64(0x7FFFFFFFFFFFFFFF)
+
+
+@jit
+def kth_largest(keys, n, k, spare):  # type: ignore[no-untyped-def]
+    """Find the ``k``-th largest of ``keys[:n]``, digit after digit from the top; both arrays are overwritten.
+
+    Returns the key and how many of its copies are among the ``k`` largest.
+    """
+    counts = np.empty(2048, dtype=np.int64)
+    shift = np.uint64(52)
+    mask = np.uint64(2047)
+    while True:
+        counts[:] = 0
+        for p in range(np.uint64(0), np.uint64(n)):
+            counts[(keys[p] >> shift) & mask] += 1
+        digit = 2047
+        while counts[digit] < k:
+            k -= counts[digit]
+            digit -= 1
+        m = np.uint64(0)
+        wanted = np.uint64(digit)
+        for p in range(np.uint64(0), np.uint64(n)):
+            spare[m] = keys[p]
+            m += np.uint64((keys[p] >> shift) & mask == wanted)
+        keys, spare = spare, keys
+        n = np.int64(m)
+        if shift == np.uint64(0):
+            return keys[0], k
+        if shift < np.uint64(11):
+            mask = (np.uint64(1) << shift) - np.uint64(1)
+            shift = np.uint64(0)
+        else:
+            shift -= np.uint64(11)
+
+
+@jit
+def indices_above(bits, floor, out):  # type: ignore[no-untyped-def]
+    """Write the indices of the keys that are at least ``floor`` to ``out``, ascending, and return their number."""
+    m = np.uint64(0)
+    for i in range(np.uint64(0), np.uint64(bits.size)):
+        out[m] = i
+        m += np.uint64((bits[i] & MAGNITUDE) >= floor)
+    return np.int64(m)
+
+
+@jit
+def sampled_floor(bits, k, n_sample):  # type: ignore[no-untyped-def]
+    """Guess, from a sample, a key that a few more than ``k`` keys reach."""
+    expected = k * n_sample / bits.size
+    rank = np.int64(expected + 4.0 * math.sqrt(expected) + 4.0)
+    if rank >= n_sample:
+        return np.uint64(0)
+    keys = np.empty(n_sample, dtype=np.uint64)
+    for t in range(n_sample):
+        keys[t] = bits[t * bits.size // n_sample] & MAGNITUDE
+    floor, _ = kth_largest(keys, n_sample, rank, np.empty(n_sample, dtype=np.uint64))
+    return floor
+
+
+@jit
+def radix_top_k(bits, k):  # type: ignore[no-untyped-def]
+    """Return the ascending indices of the ``k`` largest keys, ties broken by the smaller index; ``1 <= k < bits.size``.
+
+    A sample gives a floor that a few more than ``k`` keys reach, one pass collects those, and the exact ``k``-th is found among
+    them. Where the sample misled, the floor is 0 and the rest is the same.
+    """
+    n_sample = 4096
+    candidates = np.empty(bits.size + 1, dtype=np.int64)
+    floor = sampled_floor(bits, k, n_sample) if bits.size > 4 * n_sample else np.uint64(0)
+    n = indices_above(bits, floor, candidates)
+    if n < k:
+        n = indices_above(bits, np.uint64(0), candidates)
+    keys = np.empty(n, dtype=np.uint64)
+    for p in range(np.uint64(0), np.uint64(n)):
+        keys[p] = bits[np.uint64(candidates[p])] & MAGNITUDE
+    threshold, ties = kth_largest(keys, n, k, np.empty(n + 1, dtype=np.uint64))
+    out = np.empty(k + 1, dtype=np.int64)
+    m = np.uint64(0)
+    for p in range(np.uint64(0), np.uint64(n)):
+        i = candidates[p]
+        key = bits[np.uint64(i)] & MAGNITUDE
+        tied = key == threshold and ties > 0
+        ties -= np.int64(tied)
+        out[m] = i
+        m += np.uint64(key > threshold or tied)
+    return out[:k]

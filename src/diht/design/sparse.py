@@ -1,0 +1,268 @@
+"""A sparse matrix: CSR, with its CSC made when it pays, or CSC, with its CSR made when rows are needed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diht.design.base import ENTRIES_PER_CHUNK, ENTRIES_PER_THREAD, NO_INDEX, Index, StoredDesign, frozen
+from diht.design.step import Codes, Vector
+from diht.design.threads import run_parts
+
+# Passes over the CSR that one conversion to CSC costs, about; it is made once so many would have been saved.
+CONVERSION_PASSES = 25.0
+
+
+class Compressed(NamedTuple):
+    """The arrays of a compressed sparse matrix, read-only; the major axis is that of ``indptr``."""
+
+    data: NDArray[Any]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+
+
+def compressed(X: Any) -> Compressed:
+    """Take the arrays of a scipy CSR or CSC matrix, without a copy."""
+    return Compressed(*(frozen(a, a.dtype) for a in (X.data, X.indices, X.indptr)))
+
+
+class SparseDesign(StoredDesign):
+    """A sparse matrix of float32 or float64 with 32 or 64-bit indices; the arrays of a CSR or CSC input are not copied.
+
+    Parameters
+    ----------
+    X : scipy.sparse CSR or CSC matrix or array
+        Without duplicates; indices need not be sorted.
+    n_threads : int
+    nonnegative : bool
+        Whether no entry is negative.
+    """
+
+    def __init__(self, X: Any, n_threads: int = 1, nonnegative: bool = False) -> None:
+        super().__init__(X.shape, X.dtype, n_threads)
+        self._csr: Compressed | None = compressed(X) if X.format == "csr" else None
+        self._csc: Compressed | None = compressed(X) if X.format == "csc" else None
+        self._stored = int(X.indptr[-1])
+        self._nbytes = int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+        self._nonnegative = nonnegative
+        self._savings = 0.0
+        self._counts: Vector | None = None
+        self._cuts: dict[int, list[tuple[int, int]]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the three arrays as they were given."""
+        return self._nbytes
+
+    def is_nonnegative(self) -> bool:
+        """Whether no entry is negative."""
+        return self._nonnegative
+
+    # Storage
+
+    def _by_rows(self) -> Compressed:
+        """Return the CSR, made when a row is first needed."""
+        if self._csr is None:
+            self._csr = self._convert(self._csc, "csc")
+        return self._csr
+
+    def _by_columns(self) -> Compressed:
+        """Return the CSC, made when it is first worth it."""
+        if self._csc is None:
+            self._csc = self._convert(self._csr, "csr")
+        return self._csc
+
+    def _convert(self, arrays: Compressed | None, form: str) -> Compressed:
+        """Exchange the major axis of compressed arrays."""
+        import scipy.sparse as sp
+
+        assert arrays is not None
+        if form == "csr":
+            return compressed(sp.csr_array(arrays, shape=self.shape, copy=False).tocsc())
+        return compressed(sp.csc_array(arrays, shape=self.shape, copy=False).tocsr())
+
+    def _column_counts(self) -> Vector:
+        if self._counts is None:
+            if self._csc is not None:
+                counts = np.diff(self._csc.indptr)
+            else:
+                from diht.design import kernels
+
+                counts = np.zeros(self.shape[1], dtype=np.int64)
+                kernels.count_columns(self._by_rows().indices, self._stored, counts)
+            self._counts = counts.astype(np.float64)
+        return self._counts
+
+    def _max_row_count(self) -> int:
+        return int(np.diff(self._by_rows().indptr).max(initial=0))
+
+    # The parts of a product
+
+    def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
+        if rows.size:
+            return self._cut_rows(rows, scatter)
+        n_parts = self._n_parts(self._stored, scatter)
+        if n_parts not in self._cuts:
+            self._cuts[n_parts] = _equal_parts(self._by_rows().indptr, n_parts)
+        return self._cuts[n_parts], 1.0
+
+    def _cut_rows(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
+        from diht.design import kernels
+
+        indptr = self._by_rows().indptr
+        guess = self._n_parts(rows.size * self._stored // self.shape[0], scatter)
+        cuts, entries = kernels.csr_bounds(indptr, rows, guess)
+        if entries < 0:
+            raise IndexError(f"rows must lie in [0, {self.shape[0]})")
+        bounds = cuts.tolist()
+        return list(zip(bounds[:-1], bounds[1:], strict=True)), entries / max(1, self._stored)
+
+    def _n_parts(self, entries: int, scatter: bool) -> int:
+        """Return the number of threads worth using; each scatter needs d numbers of its own to be added up afterwards."""
+        work = entries // 2 - self.shape[1] if scatter else entries
+        return max(1, min(self.n_threads, work // ENTRIES_PER_THREAD))
+
+    def _chunk_rows(self) -> int:
+        return max(1, ENTRIES_PER_CHUNK * self.shape[0] // max(1, self._stored))
+
+    def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
+        from diht.design import kernels
+
+        kernels.csr_dot(*self._by_rows(), rows, start, stop, w, out)
+
+    def _add(self, rows: Index, start: int, stop: int, c: Vector, g: Vector) -> None:
+        from diht.design import kernels
+
+        kernels.csr_add(*self._by_rows(), rows, start, stop, c, g)
+
+    def _fused(
+        self,
+        rows: Index,
+        start: int,
+        stop: int,
+        w: Vector,
+        offset: float,
+        alpha: Vector,
+        y: Vector,
+        s: Vector,
+        codes: Codes,
+        store: bool,
+        fresh: bool,
+        g: Vector,
+        u: Vector,
+    ) -> float:
+        from diht.design import kernels
+
+        return float(
+            kernels.csr_step(*self._by_rows(), rows, start, stop, w, offset, alpha, y, s, *codes, store, fresh, g, u)
+        )
+
+    # Products through the columns
+
+    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+        """Compute ``X w``, or ``X[rows] w``; through the columns of a small support if the CSC is there or will pay."""
+        if rows is None:
+            if support is not None and self._columns_pay(support):
+                return self._matvec_columns(frozen(w), frozen(support, np.int64))
+            if self._csr is None:
+                return self._matvec_columns(frozen(w), None)
+        return super().matvec(w, support, rows)
+
+    def _columns_pay(self, support: Index) -> bool:
+        """Whether to go through the columns: their entries are few, and the CSC exists or would have paid for itself by now."""
+        fraction = self._fraction(support)
+        if fraction > 0.25:
+            return False
+        if self._csc is None:
+            self._savings += 1.0 - fraction
+            return self._savings > CONVERSION_PASSES
+        return True
+
+    def _fraction(self, support: Index) -> float:
+        """Fraction of the stored entries in some columns."""
+        return float(self._column_counts()[support].sum()) / max(1, self._stored)
+
+    def _matvec_columns(self, w: Vector, support: Index | None) -> Vector:
+        """Compute ``X w`` as the sum of the columns of the support."""
+        from diht.design import kernels
+
+        if support is None:
+            support, fraction = np.flatnonzero(w), 1.0
+        else:
+            fraction = self._fraction(support)
+        self._passes += fraction
+        u = np.zeros(self.shape[0])
+        kernels.csr_support_add(*self._by_columns(), frozen(support, np.int64), w, u)
+        return u
+
+    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+        """Compute ``X' c``, or ``X[rows]' c``."""
+        if rows is not None or self._csr is not None:
+            return super().rmatvec(c, rows)
+        from diht.design import kernels
+
+        arrays, c, g = self._by_columns(), frozen(c), np.empty(self.shape[1])
+        self._passes += 1.0
+        parts = _equal_parts(arrays.indptr, self._n_parts(self._stored, scatter=False))
+        run_parts(lambda start, stop: kernels.csr_dot(*arrays, NO_INDEX, start, stop, c, g), parts)
+        return g
+
+    def columns(self, support: Index) -> SparseDesign:
+        """Return a compact copy restricted to some features."""
+        import scipy.sparse as sp
+
+        from diht.design import kernels
+
+        support = np.asarray(support, dtype=np.int64)
+        arrays = self._by_rows()
+        self._passes += 1.0
+        position = np.full(self.shape[1], -1, dtype=np.int64)
+        position[support] = np.arange(support.size)
+        indptr = np.zeros(self.shape[0] + 1, dtype=arrays.indptr.dtype)
+        kernels.csr_count_kept(arrays.indices, arrays.indptr, position, indptr)
+        np.cumsum(indptr, out=indptr)
+        data = np.empty(indptr[-1], dtype=self.dtype)
+        indices = np.empty(indptr[-1], dtype=arrays.indices.dtype)
+        kernels.csr_keep(*arrays, position, data, indices)
+        kept = sp.csr_array((data, indices, indptr), shape=(self.shape[0], support.size))
+        return SparseDesign(kept, self.n_threads, self._nonnegative)
+
+    def toarray(self, rows: Index | None = None) -> Vector:
+        """Return the rows as a dense float64 array."""
+        import scipy.sparse as sp
+
+        X = sp.csr_array(self._by_rows(), shape=self.shape, copy=False)
+        return np.asarray((X if rows is None else X[rows]).toarray(), dtype=np.float64)
+
+    # Norms
+
+    def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
+        from diht.design import kernels
+
+        d = self.shape[1]
+        center = np.zeros(d) if center is None else center
+        weight = np.ones(d) if scale is None else 1.0 / scale**2
+        out = np.empty(self.shape[0])
+        kernels.csr_row_norms_sq(*self._by_rows(), center, weight, out)
+        return np.maximum(out + float(weight @ center**2), 0.0)
+
+    def _spread(self, s: Vector, center: Vector | None) -> Vector:
+        from diht.design import kernels
+
+        n, d = self.shape
+        spread, mass = np.zeros(d), np.zeros(d)
+        center = np.zeros(d) if center is None else center
+        kernels.csr_spread(*self._by_rows(), frozen(s), center, spread, mass)
+        # The entries that are not stored are zero: their share of the weight is what the stored ones leave.
+        rest = np.where(self._column_counts() < n, np.maximum(s.sum() - mass, 0.0), 0.0)
+        return spread + rest * center**2
+
+
+def _equal_parts(indptr: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:
+    """Cut the major axis into parts of about equal numbers of entries."""
+    n = indptr.size - 1
+    targets = np.arange(1, n_parts) * (int(indptr[-1]) / n_parts)
+    bounds = [0, *np.searchsorted(indptr, targets).clip(0, n).tolist(), n]
+    return list(zip(bounds[:-1], bounds[1:], strict=True))

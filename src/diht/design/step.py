@@ -1,0 +1,91 @@
+"""What happens to the dual variables in one pass over some rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from diht.losses import Loss
+
+Vector: TypeAlias = NDArray[np.float64]
+Mode: TypeAlias = Literal["identity", "explicit", "implicit", "derivative", "margin"]
+
+# The numbers by which the compiled kernels know the modes.
+MODES: dict[str, int] = {"identity": 0, "explicit": 1, "implicit": 2, "derivative": 3, "margin": 4}
+
+
+class Codes(NamedTuple):
+    """A step as the compiled kernels take it: numbers only."""
+
+    mode: int
+    tau: float
+    code: int
+    mu: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Step:
+    r"""The new value of a dual variable :math:`a` whose sample has the margin :math:`u = x \cdot w + b`.
+
+    ========== =====================================================================================
+    mode       new value
+    ========== =====================================================================================
+    explicit   :math:`P_F(a + \tau (u - l^{*\prime}(a)))`, the step of the paper's Algorithm 1
+    implicit   :math:`\arg\min_z \tau l^*(z) + (z - a - \tau u)^2 / 2`
+    derivative :math:`l'(u)`
+    identity   :math:`a`
+    margin     :math:`u` (no loss involved: with it a pass computes :math:`X^\top \mathrm{diag}(s) X w`)
+    ========== =====================================================================================
+
+    Parameters
+    ----------
+    loss : Loss or None
+        The loss; the modes "identity" and "margin" need none.
+    mode : str
+        A row of the table. A loss without a usable explicit step takes the implicit one in its place.
+    tau : float
+        The step size of the first two modes.
+    store : bool
+        Whether the new value replaces the old one. False leaves the dual vector as it is, so that the pass only adds
+        :math:`s_i (\mathrm{new}_i - a_i) x_i` to the accumulated sum.
+    """
+
+    loss: Loss | None
+    mode: Mode
+    tau: float = float("nan")
+    store: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(MODES)}, got {self.mode!r}")
+        if self.mode in ("explicit", "implicit") and not self.tau > 0:
+            raise ValueError(f"tau must be positive, got {self.tau!r}")
+
+    def __call__(self, alpha: Vector, u: Vector, y: Vector) -> Vector:
+        """Compute the new values of an array of dual variables."""
+        if self.mode == "identity":
+            return alpha
+        if self.mode == "margin":
+            return u
+        assert self.loss is not None
+        if self.mode == "derivative":
+            return np.asarray(self.loss.derivative(u, y), dtype=np.float64)
+        implicit = self.mode == "implicit" or not self.loss.explicit
+        return np.asarray(self.loss.dual_step(alpha, u, self.tau, y, implicit=implicit), dtype=np.float64)
+
+    def codes(self) -> Codes | None:
+        """Return the step as numbers, or None if the loss has no compiled formula."""
+        if self.mode in ("identity", "margin"):
+            return Codes(MODES[self.mode], 0.0, 0, 1.0, -np.inf, np.inf)
+        assert self.loss is not None
+        kernel = self.loss.kernel()
+        if kernel is None:
+            return None
+        code, mu, low, high = kernel
+        return Codes(MODES[self.mode], float(self.tau), int(code), float(mu), float(low), float(high))

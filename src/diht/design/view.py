@@ -1,0 +1,193 @@
+"""A matrix with its columns shifted and scaled, never formed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from diht.design.base import SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
+from diht.design.step import Step, Vector
+
+
+class AffineView(Design):
+    r"""The matrix :math:`Z = (X - 1 m^\top) Q^{-1}` with :math:`m` the centers and :math:`Q` the diagonal of the scales.
+
+    Every product is one of the base matrix, in raw coordinates: :math:`Z w = X Q^{-1} w - 1 (m \cdot Q^{-1} w)` and
+    :math:`Z^\top c = Q^{-1} (X^\top c - m (1 \cdot c))`. So a sparse base stays sparse.
+
+    Parameters
+    ----------
+    base : StoredDesign
+    center : (d,) array, optional
+    scale : (d,) array of positive numbers, optional
+    """
+
+    def __init__(self, base: StoredDesign, center: ArrayLike | None = None, scale: ArrayLike | None = None) -> None:
+        self.base = base
+        self.shape = base.shape
+        self.dtype = base.dtype
+        self.n_threads = base.n_threads
+        self.center: Vector | None = None if center is None else self._checked(center, "center")
+        self.scale: Vector | None = None if scale is None else self._checked(scale, "scale")
+        if self.scale is not None and not np.all(self.scale > 0):
+            raise ValueError("scale must be positive")
+        self._row_norms_sq: Vector | None = None
+        self._column_norms: Vector | None = None
+
+    def _checked(self, values: ArrayLike, name: str) -> Vector:
+        values = np.array(values, dtype=np.float64)
+        if values.shape != self.shape[1:] or not np.all(np.isfinite(values)):
+            raise ValueError(f"{name} must be {self.shape[1]} finite numbers")
+        return np.asarray(frozen(values))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base matrix."""
+        return self.base.nbytes
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self.base.passes
+
+    # Products
+
+    def _raw(self, w: ArrayLike) -> tuple[Vector, float]:
+        """Return ``w / scale`` and its product with the center."""
+        w = np.asarray(w, dtype=np.float64)
+        if self.scale is not None:
+            w = w / self.scale
+        return w, 0.0 if self.center is None else float(self.center @ w)
+
+    def _back(self, g: Vector, total: float) -> Vector:
+        """Turn ``X'c`` in place into ``Z'c``, given the sum of ``c``."""
+        if self.center is not None:
+            g -= self.center * total
+        if self.scale is not None:
+            g /= self.scale
+        return g
+
+    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+        """Compute ``Z w``, or ``Z[rows] w``."""
+        w, shift = self._raw(w)
+        u = self.base.matvec(w, support, rows)
+        u -= shift
+        return u
+
+    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+        """Compute ``Z' c``, or ``Z[rows]' c``."""
+        c = np.asarray(c, dtype=np.float64)
+        return self._back(self.base.rmatvec(c, rows), float(c.sum()))
+
+    def matvec_rmatvec(self, w: ArrayLike, c: ArrayLike) -> tuple[Vector, Vector]:
+        """Compute ``Z w`` and ``Z' c`` with one read of X."""
+        w, shift = self._raw(w)
+        c = np.asarray(c, dtype=np.float64)
+        u, g = self.base.matvec_rmatvec(w, c)
+        u -= shift
+        return u, self._back(g, float(c.sum()))
+
+    def block_step(
+        self,
+        step: Step,
+        w: ArrayLike,
+        offset: float,
+        alpha: Vector,
+        y: ArrayLike,
+        s: ArrayLike,
+        g: Vector,
+        rows: Index | None = None,
+        u: Vector | None = None,
+        fresh: bool = False,
+    ) -> float:
+        """Update the dual variables of some rows, and ``g`` with them; see :meth:`Design.block_step`."""
+        w, shift = self._raw(w)
+        raw = np.zeros(self.shape[1])
+        total = self.base.block_step(step, w, offset - shift, alpha, y, s, raw, rows, u, fresh)
+        change = self._back(raw, total)
+        if fresh:
+            g[:] = change
+        else:
+            g += change
+        return total
+
+    def columns(self, support: Index) -> AffineView:
+        """Return a compact copy restricted to some features."""
+        center = None if self.center is None else self.center[support]
+        scale = None if self.scale is None else self.scale[support]
+        base: Any = self.base.columns(support)
+        return AffineView(base, center, scale)
+
+    def toarray(self, rows: Index | None = None) -> Vector:
+        """Return the rows as a dense float64 array."""
+        Z = self.base.toarray(rows)
+        if self.center is not None:
+            Z -= self.center
+        if self.scale is not None:
+            Z /= self.scale
+        return Z
+
+    # Norms
+
+    def row_norms_sq(self) -> Vector:
+        """Squared Euclidean norms of the rows."""
+        if self._row_norms_sq is None:
+            self._row_norms_sq = frozen(self.base._affine_row_norms_sq(self.center, self.scale))
+            self.base._passes += 1.0
+        return self._row_norms_sq
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        if self._column_norms is None:
+            norms = np.sqrt(self.base._spread(np.ones(self.shape[0]), self.center))
+            self._column_norms = frozen(norms if self.scale is None else norms / self.scale)
+            self.base._passes += 1.0
+        return self._column_norms
+
+    def moments(self, s: ArrayLike) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s``, which sum to 1."""
+        mean, variance = self.base.moments(s)
+        if self.center is not None:
+            mean = mean - self.center
+        if self.scale is not None:
+            mean, variance = mean / self.scale, variance / self.scale**2
+        return mean, variance
+
+    def is_nonnegative(self) -> bool:
+        """Whether no entry of the base matrix is negative."""
+        return self.base.is_nonnegative()
+
+    # Error bounds
+
+    def rmatvec_error(self, norm_c: float) -> Vector:
+        r"""Bound the rounding error of every entry of ``rmatvec(c)``.
+
+        To the error of :math:`X_j^\top c` come those of the sum of c, at most :math:`\gamma_N \sqrt N \|c\|`, of its product with
+        the center, of the subtraction and of the division, each relative to what it acts on.
+        """
+        error = self.base.rmatvec_error(norm_c)
+        size = norm_c * self.base.column_norms()
+        if self.center is not None:
+            n = self.shape[0]
+            shift = np.abs(self.center) * (norm_c * np.sqrt(n))
+            error = error + gamma(n + self.n_threads + 4) * shift
+            size = size + shift
+        error = error + 4.0 * UNIT * size
+        if self.scale is not None:
+            error = error / self.scale
+        return np.asarray(error * (1.0 + 16.0 * gamma(self.shape[0])) + 4.0 * SMALLEST)
+
+    def matvec_error(self, w: ArrayLike) -> float:
+        """Bound the rounding error of every entry of ``matvec(w)``."""
+        raw, _ = self._raw(w)
+        n = int(np.count_nonzero(raw))
+        error = self.base.matvec_error(raw)
+        size = float(np.linalg.norm(raw)) * float(np.sqrt(self.base.row_norms_sq().max(initial=0.0)))
+        if self.center is not None:
+            shift = float(np.abs(self.center) @ np.abs(raw))
+            error += float(gamma(n + 4)) * shift
+            size += shift
+        # The quotient w / scale and the subtraction are rounded once each, relative to what they act on.
+        return float((error + 4.0 * UNIT * size) * (1.0 + 16.0 * gamma(max(n, self.shape[1]))) + 4.0 * SMALLEST)
