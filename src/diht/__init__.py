@@ -1,3 +1,40 @@
-"""Linear models with at most k features, and a proof of how good they are."""
+"""Linear models with at most k features, and a proof of how good they are.
+
+>>> from diht import SparseRegressor, SparseClassifier   # scikit-learn estimators
+>>> from diht import Problem, solve, certify             # the same, without scikit-learn
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diht.constraint import Cardinality
+    from diht.estimators import SparseClassifier, SparseRegressor
+    from diht.problem import Problem
+    from diht.solve import certify, solve
 
 __version__ = "0.1.0"
+
+__all__ = ["Cardinality", "Problem", "SparseClassifier", "SparseRegressor", "certify", "solve"]
+
+_HOMES = {
+    "Cardinality": "diht.constraint",
+    "Problem": "diht.problem",
+    "SparseClassifier": "diht.estimators",
+    "SparseRegressor": "diht.estimators",
+    "certify": "diht.solve",
+    "solve": "diht.solve",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that `import diht` costs next to nothing."""
+    if name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'diht' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

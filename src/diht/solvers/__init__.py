@@ -1,1 +1,10 @@
-"""."""
+"""The methods, one file each; `diht.solve` drives them."""
+
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.diht import DIHT
+from diht.solvers.htp import HTP
+from diht.solvers.iht import IHT
+from diht.solvers.sdiht import SDIHT
+from diht.solvers.svrght import SVRGHT
+
+__all__ = ["DIHT", "HTP", "IHT", "SDIHT", "SVRGHT", "Point", "Solver", "Start"]

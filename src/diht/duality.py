@@ -1,0 +1,290 @@
+r"""The sparse duality theory: primal, dual, their gap, and bounds that hold in exact arithmetic.
+
+With :math:`g(\alpha) = X^\top (s \odot \alpha)` and :math:`v = -g / \lambda` the formulas of the paper read
+
+.. math::
+
+    L(w, \alpha) &= \sum_i s_i \left(\alpha_i x_i^\top w - l^*(\alpha_i)\right) + \tfrac{\lambda}{2} \|w\|^2 \\
+    D(\alpha) &= \min_{\|w\|_0 \le k} L(w, \alpha)
+               = -\sum_i s_i l^*(\alpha_i) - \tfrac{\lambda}{2} \|\mathrm{H}_k(v)\|^2   && \text{(Lemma 1)} \\
+    D(\alpha) &\le P(w) \quad \text{for every k-sparse } w \text{ and every } \alpha \in F^N .
+
+An intercept adds :math:`b \sum_i s_i \alpha_i` to L, so that a dual point must satisfy :math:`\sum_i s_i \alpha_i = 0`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.intercept import balanced, best_intercept, increasing_root
+
+if TYPE_CHECKING:
+    from diht.problem import Problem
+
+__all__ = [
+    "Bound",
+    "SaddlePoint",
+    "dual",
+    "dual_from_primal",
+    "feasible",
+    "gap",
+    "gap_bound",
+    "lagrangian",
+    "lower_bound",
+    "margin",
+    "primal",
+    "primal_from_dual",
+    "saddle_point",
+    "stability_radius",
+]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_U = 2.0**-53  # unit roundoff of float64
+# Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.
+_ELEMENTWISE, _PAIRWISE = 16.0, 64.0
+
+
+def primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
+    """P(w, b), the objective of (1.1); `b` belongs to the problem's (centred) design, `u` is Xw + b where it is known."""
+    u = problem.design.matvec(w) + b if u is None else u
+    return float(problem.s @ problem.loss.value(u, problem.y) + 0.5 * problem.lam * (w @ w))
+
+
+def dual(problem: Problem, alpha: Vector, g: Vector | None = None) -> float:
+    """D(alpha) of Lemma 1, as float64 computes it; `lower_bound` is the one that is safe to publish.
+
+    -inf outside F. With an intercept the constraint sum_i s_i alpha_i = 0 is taken for granted.
+    """
+    g = _gradient(problem, alpha) if g is None else g
+    conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
+    return -conjugate - problem.constraint.value(g) / (2.0 * problem.lam)
+
+
+def lagrangian(problem: Problem, w: Vector, alpha: Vector, b: float = 0.0) -> float:
+    """L(w, alpha) of the paper's section 3, with the intercept's term b sum_i s_i alpha_i."""
+    u = problem.design.matvec(w) + b
+    return float(problem.s @ (alpha * u - problem.loss.conjugate(alpha, problem.y)) + 0.5 * problem.lam * (w @ w))
+
+
+def primal_from_dual(problem: Problem, alpha: Vector, g: Vector | None = None) -> tuple[Vector, float]:
+    """w(alpha) = H_k(v(alpha)) of Lemma 1, and the best intercept for it."""
+    g = _gradient(problem, alpha) if g is None else g
+    w, support = problem.constraint.threshold(-g / problem.lam)
+    if not problem.fit_intercept:
+        return w, 0.0
+    return w, best_intercept(problem.loss, problem.design.matvec(w, support=support), problem.y, problem.s)
+
+
+def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> Vector:
+    r"""Return a feasible dual point from a model: alpha_i = l'(x_i.w + b), condition (b) of the sparse saddle point theorem.
+
+    With an intercept l' is balanced, at the best b; where the loss has kinks, the right subgradients are those of the
+    loss smoothed a little: :math:`\alpha(b) = \mathrm{prox}_{\tau l^*}(\tau (x_i^\top w + b))` with a large :math:`\tau`.
+    """
+    loss, y, s = problem.loss, problem.y, problem.s
+    u = problem.design.matvec(w) + b if u is None else u
+    if not problem.fit_intercept:
+        return np.asarray(loss.derivative(u, y))
+    if loss.mu > 0:
+        shift = increasing_root(lambda t: float(s @ loss.derivative(u + t, y)))
+        return np.asarray(loss.project(loss.derivative(u + shift, y), y))
+    tau = 1e6 / max(1.0, float(np.abs(u).max()))
+    shift = increasing_root(lambda t: float(s @ loss.conjugate_prox(tau * (u + t), tau, y)))
+    return np.asarray(loss.conjugate_prox(tau * (u + shift), tau, y))
+
+
+def feasible(problem: Problem, alpha: Vector) -> Vector:
+    """Nearest dual point in F (and, with an intercept, with sum_i s_i alpha_i = 0)."""
+    if problem.fit_intercept:
+        return balanced(problem.loss, alpha, problem.y, problem.s)
+    return np.asarray(problem.loss.project(alpha, problem.y))
+
+
+def gap(problem: Problem, w: Vector, alpha: Vector, b: float = 0.0) -> float:
+    r"""P(w, b) - D(alpha) as a sum of terms that cannot be negative.
+
+    .. math:: \sum_i s_i [l(u_i) + l^*(\alpha_i) - \alpha_i u_i] + \tfrac{\lambda}{2} [\|w\|^2 - 2 w^\top v + \|H_k(v)\|^2]
+
+    The paper's gap lemma (Lemma 4) is the case w = H_k(v), where the second bracket vanishes. With an intercept `alpha` must be
+    balanced. A sum that is negative beyond rounding is a mistake in the loss or in `alpha`, and raises.
+    """
+    point = saddle_point(problem, w, alpha, b)
+    return point.fenchel + point.ridge
+
+
+@dataclass(frozen=True)
+class SaddlePoint:
+    """How far a pair (w, alpha) is from a sparse saddle point (the paper's sparse saddle point theorem).
+
+    Attributes
+    ----------
+    fenchel : float
+        Condition (b), alpha_i in the subdifferential of l at x_i.w: sum_i s_i [l(u_i) + l*(alpha_i) - alpha_i u_i].
+    ridge : float
+        Condition (c), w = H_k(v(alpha)): (lam/2) [||w||^2 - 2 w.v + ||H_k(v)||^2].
+    distance : float
+        Condition (c) as a distance, ||w - H_k(v(alpha))||.
+
+    Notes
+    -----
+    Condition (a), that w solves the primal, has the residual P(w) - min P, which is at most fenchel + ridge, the gap.
+    """
+
+    fenchel: float
+    ridge: float
+    distance: float
+
+
+def saddle_point(
+    problem: Problem, w: Vector, alpha: Vector, b: float = 0.0, u: Vector | None = None, g: Vector | None = None
+) -> SaddlePoint:
+    """Residuals of the three saddle point conditions; `u` = Xw + b and `g` = X'(s alpha) where they are known."""
+    loss, y, s, lam = problem.loss, problem.y, problem.s, problem.lam
+    u = problem.design.matvec(w) + b if u is None else u
+    v = -(_gradient(problem, alpha) if g is None else g) / lam
+    value, conjugate = loss.value(u, y), loss.conjugate(alpha, y)
+    fenchel = _not_negative(value + conjugate - alpha * u, np.abs(value) + np.abs(conjugate) + np.abs(alpha * u))
+    nearest, _ = problem.constraint.threshold(v)
+    terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ nearest])
+    size = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
+    ridge = 0.5 * lam * float(_not_negative(terms, size)[0])
+    return SaddlePoint(float(s @ fenchel), ridge, float(np.linalg.norm(w - nearest)))
+
+
+def _not_negative(terms: Vector, size: Vector) -> Vector:
+    """Clip what rounding can explain; raise on what it cannot."""
+    negative = terms < 0.0
+    if np.any(negative & (terms < -1e-8 * size)):
+        worst = int(np.argmin(terms))
+        raise ArithmeticError(
+            f"negative gap term {terms[worst]:g} at position {worst}: the loss and its conjugate disagree"
+        )
+    return np.where(negative, 0.0, terms)
+
+
+def gap_bound(problem: Problem, alpha: Vector) -> float:
+    """Upper bound of the paper's Lemma 5 on P(w) - D(alpha) at w = H_k(v(alpha)): <D'(alpha), beta - alpha>, beta = l'(Xw).
+
+    The supergradient D'(alpha) of Lemma 1 has the entries s_i (x_i.w - l*'(alpha_i)).
+    """
+    if problem.fit_intercept:
+        raise ValueError("the paper's gap bound is stated for a problem without an intercept")
+    w, b = primal_from_dual(problem, alpha)
+    u = problem.design.matvec(w) + b
+    beta = problem.loss.derivative(u, problem.y)
+    return float(problem.s @ ((u - problem.loss.conjugate_derivative(alpha, problem.y)) * (beta - alpha)))
+
+
+def margin(problem: Problem, w: Vector, b: float = 0.0, alpha: Vector | None = None, g: Vector | None = None) -> float:
+    r"""Return the paper's :math:`\bar\epsilon = \min_{j \in F} |w_j| - \|P'(w)\|_\infty / \lambda`, F the support of w.
+
+    Where it is positive, F is the unique support of an optimal model. It needs a full support: with fewer nonzeros than
+    allowed the smallest coefficient counts as zero. `alpha` and its `g`, if given, are taken as l'(Xw + b) and X'(s alpha).
+    """
+    if g is None:
+        alpha = dual_from_primal(problem, w, b) if alpha is None else alpha
+        g = _gradient(problem, alpha)
+    support = np.flatnonzero(w)
+    smallest = float(np.abs(w[support]).min()) if len(support) >= problem.constraint.size else 0.0
+    return smallest - float(np.abs(g + problem.lam * w).max()) / problem.lam
+
+
+def stability_radius(problem: Problem, eps: float) -> float:
+    r"""Radius of Lemma 2 around the dual optimum in which w(alpha) keeps its support.
+
+    In the metric of the weights it is :math:`\|\alpha - \bar\alpha\|_S \le \lambda \bar\epsilon / (2 \sigma_{\max})` with
+    :math:`\sigma_{\max}` the norm of :math:`S^{1/2} X`; for equal weights this is the paper's
+    :math:`\lambda N \bar\epsilon / (2 \sigma_{\max}(X))`, which is returned: a radius for the euclidean norm. A safe
+    upper bound stands for sigma_max.
+    """
+    from diht.design import spectral_bound
+
+    sigma = np.sqrt(spectral_bound(problem.design, problem.s))
+    if sigma == 0.0:
+        return np.inf
+    return float(problem.lam * max(eps, 0.0) / (2.0 * sigma * np.sqrt(problem.s.max())))
+
+
+@dataclass(frozen=True, eq=False)
+class Bound:
+    """A lower bound on the objective of every model that the constraint allows, and what proves it.
+
+    Attributes
+    ----------
+    value : float
+        The bound. It holds in exact arithmetic: whatever float64 can have lost has been subtracted.
+    alpha : array of shape (N,)
+        The dual point whose value it is.
+    rounding : float
+        What was subtracted for rounding (and, with an intercept, for the imbalance of alpha).
+    """
+
+    value: float
+    alpha: Vector
+    rounding: float
+
+    def check(self, problem: Problem) -> float:
+        """Compute the bound again from the problem and the dual point alone."""
+        return lower_bound(problem, self.alpha).value
+
+
+def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_of_g: float | None = None) -> Bound:
+    r"""D(alpha) less all that rounding can have added to it: a true lower bound on the best objective.
+
+    Let hats mark what was computed. Every entry of :math:`\hat g` is off by at most :math:`e_j` (the design's own bound)
+    and :math:`\nu`, the root of the constraint's value, is a norm, so :math:`\nu(g) \le \nu(\hat g) + \nu(e)`. The
+    conjugates are off by a few units in the last place of their terms.
+
+    With an intercept, :math:`\hat\alpha` is balanced only to rounding: :math:`\delta = \sum_i s_i \alpha_i \ne 0`.
+    Shrinking the entries of the sign of :math:`\delta` by the factor 1 - t, :math:`t = |\delta| / \sum_{\text{that sign}}
+    s_i |\alpha_i|`, balances it exactly and stays in F, which is convex and contains 0. Convexity of the conjugate bounds
+    what that costs by :math:`t \sum s_i \max(0, l^*(0) - l^*(\alpha_i))`, and g moves by at most
+    :math:`t \|s \odot \alpha\| \|X_j\|`. So a feasible point exists whose value is at least the bound.
+
+    Never less than the bound at alpha = 0 (zero for the losses of this library); used for every figure that is published.
+    `g` = X'(s alpha), computed afresh, and the constraint's value of g are taken where they are known.
+    """
+    loss, y, s, lam = problem.loss, problem.y, problem.s, problem.lam
+    at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
+    trivial = -float(s @ at_zero) - _PAIRWISE * _U * float(s @ np.abs(at_zero))
+    if not np.all(np.isfinite(alpha)):
+        return Bound(trivial, np.zeros_like(y), 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        c = s * alpha
+        norm_c = float(np.linalg.norm(c)) * (1.0 + 1e-9)
+        if value_of_g is None:
+            value_of_g = problem.constraint.value(problem.design.rmatvec(c) if g is None else g)
+        conjugate = np.asarray(loss.conjugate(alpha, y))
+        value = -float(s @ conjugate) - value_of_g / (2.0 * lam)
+        # The entries of X'c are off by the product's own rounding, and at most as much again by that of c = s alpha.
+        error = 2.0 * norm_c * problem.rounding_norm
+        lost = (_ELEMENTWISE + _PAIRWISE) * _U * float(s @ (np.abs(conjugate) + 2.0 * np.abs(y * alpha)))
+        if problem.fit_intercept:
+            shrink = _imbalance(c)
+            error += shrink * norm_c * problem.column_norm
+            lost += 2.0 * shrink * float(s @ np.maximum(at_zero - conjugate, 0.0))
+        relative = (problem.constraint.size + 16.0) * _U
+        norm = np.sqrt(value_of_g)
+        lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
+        safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
+    if not np.isfinite(safe) or safe < trivial:
+        return Bound(trivial, np.zeros_like(y), 0.0)
+    return Bound(safe, alpha, value - safe)
+
+
+def _imbalance(c: Vector) -> float:
+    """Fraction t by which the entries of the sign of sum(c) must shrink for the sum to be exactly zero, rounded up."""
+    positive, negative = float(c[c > 0].sum()), -float(c[c < 0].sum())
+    rounding = (_PAIRWISE + 2.0) * _U * (positive + negative)
+    delta, side = abs(positive - negative) + rounding, max(positive, negative)
+    return 0.0 if side == 0.0 else min(1.0, delta / (side * (1.0 - 1e-9)))
+
+
+def _gradient(problem: Problem, alpha: Vector) -> Vector:
+    return problem.design.rmatvec(problem.s * alpha)

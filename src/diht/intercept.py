@@ -1,0 +1,93 @@
+"""The one scalar root behind everything that an intercept needs.
+
+An unpenalised intercept b puts the constraint sum_i s_i a_i = 0 on the dual. Three tasks are then the same: projecting a
+dual vector on the constraint and on F, a dual step that stays feasible, and the best b for given coefficients. In each
+a_i depends on a shift of its argument by b, without ever decreasing, and b is the root of h(b) = sum_i s_i a_i(b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.losses import Loss
+
+__all__ = ["balanced", "best_intercept", "increasing_root"]
+
+Vector = NDArray[np.float64]
+
+_MAX_EVALUATIONS = 200
+
+
+def increasing_root(h: Callable[[float], float], start: float = 0.0) -> float:
+    """Root of a nondecreasing function, to the last bit that its values can tell.
+
+    Brackets the root outwards from `start` by secant steps, then closes in by the Illinois method with bisection as its
+    safeguard. A jump across zero counts as a root. Where h never changes sign, the point of least |h| seen.
+    """
+    left = right = start
+    h_left = h_right = h(start)
+    if h_left == 0.0:
+        return start
+    width = 1e-3 * max(1.0, abs(start))
+    evaluations = 1
+    while h_left * h_right > 0.0 and evaluations < _MAX_EVALUATIONS:
+        if h_right < 0.0:
+            left, h_left = right, h_right
+            right = right + width
+            h_right = h(right)
+            slope = (h_right - h_left) / width
+        else:
+            right, h_right = left, h_left
+            left = left - width
+            h_left = h(left)
+            slope = (h_right - h_left) / width
+        evaluations += 1
+        # Twice the secant's guess of what is missing, and never less than a doubling.
+        missing = min(abs(h_left), abs(h_right)) / slope if slope > 0.0 else np.inf
+        width = max(2.0 * width, min(2.0 * missing, 1e3 * width))
+        if not np.isfinite(left) or not np.isfinite(right):
+            break
+    if h_left * h_right > 0.0:
+        return left if abs(h_left) < abs(h_right) else right
+    return _illinois(h, left, h_left, right, h_right)
+
+
+def _illinois(h: Callable[[float], float], left: float, h_left: float, right: float, h_right: float) -> float:
+    side = 0
+    best, h_best = (left, h_left) if abs(h_left) < abs(h_right) else (right, h_right)
+    f_left, f_right = h_left, h_right  # the halved values of the Illinois method
+    for i in range(_MAX_EVALUATIONS):
+        if h_best == 0.0:
+            break
+        middle = 0.5 * (left + right)
+        guess = middle if i % 8 == 7 else right - f_right * (right - left) / (f_right - f_left)
+        if not left < guess < right:
+            guess = middle
+            if not left < guess < right:
+                break
+        value = h(guess)
+        if abs(value) < abs(h_best):
+            best, h_best = guess, value
+        if value <= 0.0:
+            left, f_left = guess, value
+            f_right = f_right / 2 if side == -1 else f_right
+            side = -1
+        if value >= 0.0:
+            right, f_right = guess, value
+            f_left = f_left / 2 if side == 1 else f_left
+            side = 1
+    return best
+
+
+def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0) -> float:
+    """Minimiser over b of sum_i s_i l(u_i + b, y_i)."""
+    return increasing_root(lambda b: float(s @ loss.derivative(u + b, y)), start)
+
+
+def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:
+    """Projection of `alpha`, in the metric of the weights, on F and sum_i s_i alpha_i = 0 (to rounding)."""
+    shift = increasing_root(lambda b: float(s @ loss.project(alpha + b, y)))
+    return np.asarray(loss.project(alpha + shift, y))

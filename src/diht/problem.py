@@ -1,0 +1,191 @@
+"""The problem, stated once and validated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diht.constraint import Constraint, as_constraint
+from diht.design import AffineView, Design, StoredDesign, as_design
+from diht.losses import Loss, Squared, as_loss
+
+__all__ = ["Problem"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Problem:
+    r"""A sparsity-constrained, l2-regularised linear model.
+
+    .. math:: \min_{w, b} \; P(w, b) = \sum_i s_i\, l(x_i^\top w + b, y_i) + \frac{\lambda}{2} \|w\|^2
+              \quad \text{subject to} \quad \|w\|_0 \le k
+
+    with weights s that sum to one (1/N by default). The intercept b is neither penalised nor counted; without
+    `fit_intercept` it is zero. This is the paper's problem (1.1), with weights and an intercept.
+
+    Parameters
+    ----------
+    X : array, scipy sparse array or matrix, or Design, of shape (N, d)
+        The samples. Never copied where that can be avoided.
+    y : array of shape (N,)
+        The targets: real numbers for regression losses, -1 and +1 for classification losses.
+    loss : Loss or str
+        One of `diht.losses`, by name or as an object, or one of your own.
+    k : int or Constraint
+        The largest number of nonzero coefficients, at most d.
+    lam : float
+        The ridge's strength, positive.
+    sample_weight : array of shape (N,), optional
+        Nonnegative weights; only their ratios matter.
+    fit_intercept : bool
+        Whether the model has an intercept.
+    scale : array of shape (d,), optional
+        The columns of X are divided by it (implicitly); the coefficients then belong to the scaled columns.
+    n_threads : int, optional
+        Threads of the compiled kernels; None takes what the machine allows.
+
+    Attributes
+    ----------
+    design : Design
+        X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
+        the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
+    s : array of shape (N,)
+        The weights divided by their sum.
+    """
+
+    design: Design
+    y: Vector
+    loss: Loss
+    constraint: Constraint
+    lam: float
+    s: Vector
+    fit_intercept: bool
+    center: Vector | None = field(repr=False)
+
+    def __init__(
+        self,
+        X: Any,
+        y: ArrayLike,
+        loss: Loss | str = Squared(),  # noqa: B008 - a loss is frozen and stateless
+        k: int | Constraint = 10,
+        lam: float = 1e-3,
+        sample_weight: ArrayLike | None = None,
+        fit_intercept: bool = False,
+        *,
+        scale: ArrayLike | None = None,
+        n_threads: int | None = None,
+    ) -> None:
+        loss, constraint = as_loss(loss), as_constraint(k)
+        lam = _positive_number("lam", lam)
+        design = X if isinstance(X, Design) else as_design(X, n_threads=n_threads)
+        n, d = design.shape
+        if n == 0 or d == 0:
+            raise ValueError(f"X must have at least one row and one column, got shape {design.shape}")
+        constraint.check(d)
+        y = _vector("y", y, n)
+        loss.check_targets(y)
+        s = _weights(sample_weight, n)
+        if loss.task == "classification":
+            _check_two_classes(y, s)
+        q = None if scale is None else _vector("scale", scale, d)
+        if q is not None and not np.all(q > 0):
+            raise ValueError(f"scale must be positive, got {q[~(q > 0)][0]}")
+        center = None
+        if fit_intercept:
+            center = design.moments(s)[0]
+        if center is not None or q is not None:
+            if not isinstance(design, StoredDesign):
+                raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
+            design = AffineView(design, center=center, scale=q)
+        values = {
+            "design": design,
+            "y": y,
+            "loss": loss,
+            "constraint": constraint,
+            "lam": lam,
+            "s": s,
+            "fit_intercept": bool(fit_intercept),
+            "center": center if q is None or center is None else center / q,
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of samples and of features."""
+        return self.design.shape
+
+    @cached_property
+    def rounding_norm(self) -> float:
+        """Constraint norm of the rounding errors of X'c, for a c of norm one: what `duality.lower_bound` subtracts."""
+        return self._norm(self.design.rmatvec_error(1.0))
+
+    @cached_property
+    def column_norm(self) -> float:
+        """Constraint norm of the columns' norms: how far X'c can move with a c of norm one."""
+        return self._norm(self.design.column_norms())
+
+    def _norm(self, v: Vector) -> float:
+        return float(np.sqrt(self.constraint.value(v))) * (1.0 + 1e-9)
+
+    def intercept_of(self, w: Vector, b: float) -> float:
+        """Intercept in the user's coordinates, from `b` of the centred design."""
+        return b if self.center is None else b - float(self.center @ w)
+
+    def centred_intercept(self, w: Vector, intercept: float) -> float:
+        """Turn an intercept in the user's coordinates into `b` of the centred design."""
+        return intercept if self.center is None else intercept + float(self.center @ w)
+
+    def __repr__(self) -> str:
+        n, d = self.shape
+        return f"Problem({n} x {d}, loss={self.loss}, {self.constraint}, lam={self.lam:g}, fit_intercept={self.fit_intercept})"
+
+
+def _positive_number(name: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a positive number, got {value!r}") from None
+    if not np.isfinite(number) or number <= 0:
+        raise ValueError(f"{name} must be positive and finite, got {value!r}")
+    return number
+
+
+def _vector(name: str, values: ArrayLike, length: int) -> Vector:
+    array = np.asarray(values)
+    if array.dtype.kind not in "buif":
+        raise ValueError(f"{name} must be numeric, got dtype {array.dtype}")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}")
+    if array.shape[0] != length:
+        raise ValueError(f"{name} must have length {length} to match X, got length {array.shape[0]}")
+    vector = array.astype(np.float64)
+    if not np.all(np.isfinite(vector)):
+        bad = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise ValueError(f"{name} must be finite, got {vector[bad]} at position {bad}")
+    return vector
+
+
+def _weights(sample_weight: ArrayLike | None, n: int) -> Vector:
+    if sample_weight is None:
+        return np.full(n, 1.0 / n)
+    weights = _vector("sample_weight", sample_weight, n)
+    if np.any(weights < 0):
+        bad = int(np.flatnonzero(weights < 0)[0])
+        raise ValueError(f"sample_weight must not be negative, got {weights[bad]} at position {bad}")
+    largest = float(weights.max())
+    if largest == 0:
+        raise ValueError("sample_weight must not be all zero")
+    weights /= largest
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def _check_two_classes(y: Vector, s: Vector) -> None:
+    present = np.unique(y[s > 0])
+    if len(present) < 2:
+        raise ValueError(f"y must hold both classes, -1 and +1, with positive weight, got only {present[0]:+g}")

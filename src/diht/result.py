@@ -1,0 +1,237 @@
+"""What a solve gives back: its status, its trace, the certificate, the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from diht.duality import Bound
+
+__all__ = ["Certificate", "Iterate", "Model", "Result", "Status", "Trace"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class Status(StrEnum):
+    """Why a solve ended."""
+
+    OPTIMAL = "optimal"
+    STALLED = "stalled"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    STOPPED = "stopped"
+
+    @property
+    def meaning(self) -> str:
+        """The status in a sentence."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Status.OPTIMAL: "the gap is within the tolerance",
+    Status.STALLED: "the iterates no longer improve",
+    Status.MAX_ITER: "the limit on iterations was reached",
+    Status.TIME_LIMIT: "the limit on time was reached",
+    Status.STOPPED: "it was asked to stop",
+}
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """The figures of one evaluation: what the trace keeps and the callback sees.
+
+    `objective` and `lower_bound` belong to the iterate itself, `best_objective` and `best_bound` to the best so far.
+    """
+
+    iteration: int
+    passes: float
+    seconds: float
+    objective: float
+    lower_bound: float
+    best_objective: float
+    best_bound: float
+    n_features: int
+
+    @property
+    def gap(self) -> float:
+        """The best objective less the best bound."""
+        return max(self.best_objective - self.best_bound, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the best objective."""
+        return relative(self.gap, self.best_objective)
+
+
+def relative(gap: float, objective: float) -> float:
+    """Gap divided by the objective's size; the smallest normal number stands for an objective of zero."""
+    return gap / max(abs(objective), float(np.finfo(np.float64).tiny))
+
+
+@dataclass
+class Trace:
+    """The evaluations of a solve, in order."""
+
+    iterates: list[Iterate] = field(default_factory=list)
+
+    def append(self, iterate: Iterate) -> None:
+        """Add one evaluation."""
+        self.iterates.append(iterate)
+
+    def __len__(self) -> int:
+        return len(self.iterates)
+
+    def __iter__(self) -> Iterator[Iterate]:
+        return iter(self.iterates)
+
+    def __getitem__(self, index: int) -> Iterate:
+        return self.iterates[index]
+
+    def column(self, name: str) -> Vector:
+        """One figure over all evaluations, by its name in `Iterate`."""
+        return np.array([getattr(iterate, name) for iterate in self.iterates], dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Coefficients with their intercept and objective."""
+
+    w: NDArray[Any]
+    intercept: float
+    objective: float
+
+    @property
+    def support(self) -> Indices:
+        """Indices of the nonzero coefficients, ascending."""
+        return np.flatnonzero(self.w)
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """How good a model is, with the proof.
+
+    Attributes
+    ----------
+    objective : float
+        The model's objective P(w, b).
+    lower_bound : float
+        No model that the constraint allows has a smaller objective.
+    gap, relative_gap : float
+        objective - lower_bound, and that divided by the objective.
+    bound : Bound
+        The dual point behind the bound; `bound.check(problem)` computes it again.
+    fenchel, ridge : float
+        Residuals of the saddle point conditions (b) and (c) for the model and the dual point (see `duality.SaddlePoint`).
+    margin : float
+        The paper's eps: where positive and the gap is zero, the support is the unique optimal one.
+    scaled : bool
+        Whether the columns were standardised: objective and bound then speak of the scaled problem.
+    """
+
+    objective: float
+    lower_bound: float
+    bound: Bound = field(repr=False)
+    fenchel: float
+    ridge: float
+    margin: float
+    scaled: bool = False
+
+    @property
+    def gap(self) -> float:
+        """The objective less the lower bound, never negative."""
+        return max(self.objective - self.lower_bound, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the objective."""
+        return relative(self.gap, self.objective)
+
+    def __str__(self) -> str:
+        scaled = " (of the problem with standardised columns)" if self.scaled else ""
+        return (
+            f"objective {self.objective:.7g}{scaled}; no model allowed has an objective below {self.lower_bound:.7g}: "
+            f"this one is within {self.gap:.3g} ({_percent(self.relative_gap)}) of the best possible"
+        )
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g}%"
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The answer of `solve`: the best model found, the best bound proved, and how it went.
+
+    Attributes
+    ----------
+    w, intercept, support, objective
+        The best model found. `w` has X's dtype; `objective` is that of `w` as it is stored.
+    alpha : array of shape (N,)
+        The dual point behind the lower bound.
+    lower_bound, gap, relative_gap : float
+        No model that the constraint allows has an objective below `lower_bound`.
+    last : Model
+        The last iterate, which is what the paper's algorithms output.
+    last_alpha : array of shape (N,) or None
+        The last dual iterate of a dual method, from which another solve can go on.
+    status : Status
+        Why the solve ended.
+    n_iter, n_passes, seconds
+        Steps made; reads of the whole of X (a restriction counts as its fraction); time without callbacks.
+    trace : Trace
+        Every evaluation.
+    certificate : Certificate
+        The figures with their proof.
+    solver : str
+        The method that ran, as it would be typed.
+    """
+
+    w: NDArray[Any]
+    intercept: float
+    objective: float
+    alpha: Vector
+    certificate: Certificate
+    last: Model = field(repr=False)
+    last_alpha: Vector | None = field(repr=False)
+    status: Status
+    n_iter: int
+    n_passes: float
+    seconds: float
+    trace: Trace = field(repr=False)
+    solver: str
+
+    @property
+    def support(self) -> Indices:
+        """Indices of the nonzero coefficients, ascending."""
+        return np.flatnonzero(self.w)
+
+    @property
+    def lower_bound(self) -> float:
+        """No model that the constraint allows has an objective below this."""
+        return self.certificate.lower_bound
+
+    @property
+    def gap(self) -> float:
+        """The objective less the lower bound."""
+        return self.certificate.gap
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the objective."""
+        return self.certificate.relative_gap
+
+    def __str__(self) -> str:
+        return (
+            f"{self.solver}: {len(self.support)} features, {self.certificate}\n"
+            f"{self.status} ({self.status.meaning}) after {self.n_iter} steps, "
+            f"{self.n_passes:.1f} passes over X, {self.seconds:.3g} s"
+        )
+
+    __repr__ = __str__

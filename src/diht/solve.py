@@ -1,0 +1,365 @@
+"""The one loop: clock, trace, stopping, best so far; and `certify`, which asks the same of a model from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diht.duality import Bound, lower_bound, margin, primal, saddle_point
+from diht.problem import Problem
+from diht.result import Certificate, Iterate, Model, Result, Status, Trace
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Solver, Start
+
+__all__ = ["SOLVERS", "as_solver", "certify", "solve"]
+
+Vector = NDArray[np.float64]
+Callback = Callable[[Iterate], Any]
+
+SOLVERS: dict[str, type[Solver]] = {"diht": DIHT, "sdiht": SDIHT, "iht": IHT, "htp": HTP, "svrght": SVRGHT}
+
+_PATIENCE = 50  # evaluations without progress before a solve counts as stalled
+_PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
+_SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
+
+
+def solve(
+    problem: Problem,
+    solver: str | Solver = "auto",
+    start: Any = None,
+    tol: float = 1e-4,
+    max_iter: int | None = None,
+    time_limit: float | None = None,
+    callback: Callback | None = None,
+    *,
+    evaluate_every: int | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Result:
+    """Minimise a problem and bound its optimum from below.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to solve.
+    solver : str or Solver
+        "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``.
+    start : Result, Start, array of coefficients, or None
+        Where to begin: an earlier result, a model, a dual point.
+    tol : float
+        Relative gap at which the model counts as optimal.
+    max_iter : int, optional
+        Limit on steps (one step of a stochastic method is one block).
+    time_limit : float, optional
+        Limit on seconds, without callbacks.
+    callback : callable, optional
+        Gets an `Iterate` at each evaluation and returns True to stop.
+    evaluate_every : int, optional
+        Epochs between evaluations. By default each epoch where that costs nothing, else at epochs that grow by a quarter.
+    stop : callable, optional
+        Asked after every step; True ends the solve.
+
+    Returns
+    -------
+    Result
+        The best model and the best bound found, each kept apart from the other.
+    """
+    method = as_solver(solver, problem)
+    limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    loop = _Loop(problem, method, limits, callback, stop)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return loop.run(as_start(problem, start))
+
+
+def as_solver(solver: str | Solver, problem: Problem) -> Solver:
+    """Return a method by its name; "auto" chooses by the problem's shape and loss."""
+    if isinstance(solver, Solver):
+        return solver
+    if solver == "auto":
+        return _choose(problem)
+    if isinstance(solver, str) and solver in SOLVERS:
+        return SOLVERS[solver]()
+    raise ValueError(f"solver must be one of {['auto', *SOLVERS]} or a solver object, got {solver!r}")
+
+
+def _choose(problem: Problem) -> Solver:
+    """Blocks pay where there are many samples; on few, every step may as well see all of them."""
+    return SDIHT() if problem.shape[0] >= 1000 else DIHT()
+
+
+def as_start(problem: Problem, start: Any) -> Start:
+    """Turn what a user may give as a starting point into a `Start`."""
+    if start is None:
+        return Start()
+    if isinstance(start, Start):
+        return start
+    n, d = problem.shape
+    if isinstance(start, Result):
+        w, intercept, alpha = start.w, start.intercept, start.alpha if start.last_alpha is None else start.last_alpha
+    else:
+        w, intercept, alpha = np.asarray(start), 0.0, None
+    if w.shape != (d,):
+        raise ValueError(f"start must have {d} coefficients, got shape {w.shape}")
+    if alpha is not None and alpha.shape != (n,):
+        alpha = None  # another sample: only the model carries over
+    w = w.astype(np.float64)
+    if not np.all(np.isfinite(w)):
+        raise ValueError("start must be finite")
+    b = problem.centred_intercept(w, float(intercept)) if problem.fit_intercept else 0.0
+    return Start(w, b, alpha)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    tol: float
+    max_iter: int | None
+    time_limit: float | None
+    evaluate_every: int | None
+
+    @classmethod
+    def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> _Limits:
+        if not np.isscalar(tol) or not np.isfinite(tol) or tol < 0:
+            raise ValueError(f"tol must be a number, zero or more, got {tol!r}")
+        for name, count in (("max_iter", max_iter), ("evaluate_every", evaluate_every)):
+            if count is not None and (isinstance(count, bool) or int(count) != count or count < 1):
+                raise ValueError(f"{name} must be a whole number, one or more, got {count!r}")
+        if time_limit is not None and not time_limit > 0:
+            raise ValueError(f"time_limit must be positive, got {time_limit!r}")
+        return cls(float(tol), max_iter, time_limit, evaluate_every)
+
+
+@dataclass
+class _Clock:
+    """Seconds since the start, less those spent in pauses."""
+
+    start: float = field(default_factory=perf_counter)
+
+    def read(self) -> float:
+        return perf_counter() - self.start
+
+    def without(self, seconds: float) -> None:
+        self.start += seconds
+
+
+class _Loop:
+    """One solve: its best model and bound so far, and when to look and to stop."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        method: Solver,
+        limits: _Limits,
+        callback: Callback | None,
+        stop: Callable[[], bool] | None,
+    ) -> None:
+        self.problem, self.method, self.limits = problem, method, limits
+        self.callback, self.stop = callback, stop
+        self.clock, self.trace = _Clock(), Trace()
+        self.passes_before = problem.design.passes
+        self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
+        self.best_bound = -np.inf
+        self.best_alpha = np.zeros_like(problem.y)
+        self.since_progress = 0
+
+    def run(self, start: Start) -> Result:
+        problem, method = self.problem, self.method
+        state = method.init(problem, start)
+        epoch = method.epoch(state)
+        max_iter = self.limits.max_iter or method.default_max_epochs * epoch
+        if start.w is not None or start.alpha is not None:
+            self.evaluate(0, _initial_point(problem, start))
+        t, look, status = 0, self.next_look(0, epoch), None
+        while status is None:
+            method.advance(problem, state)
+            t += 1
+            interrupted = self.stop is not None and bool(self.stop())
+            out_of_time = self.limits.time_limit is not None and self.clock.read() > self.limits.time_limit
+            finished = method.finished(state)
+            if t >= look or t >= max_iter or interrupted or out_of_time or finished:
+                status = self.evaluate(t, method.observe(problem, state))
+                look = self.next_look(t, epoch)
+            if status is None:
+                status = self.ended(t >= max_iter, interrupted, out_of_time, finished)
+        return self.result(status, t, state)
+
+    def next_look(self, t: int, epoch: int) -> int:
+        if self.limits.evaluate_every is not None:
+            return t + self.limits.evaluate_every * epoch
+        if self.method.free_evaluation:
+            return t + epoch
+        return max(t + epoch, epoch * round(_SPACING * t / epoch))
+
+    def ended(self, at_max_iter: bool, interrupted: bool, out_of_time: bool, finished: bool) -> Status | None:
+        if interrupted:
+            return Status.STOPPED
+        if finished or self.since_progress >= _PATIENCE:
+            return Status.STALLED
+        if out_of_time:
+            return Status.TIME_LIMIT
+        return Status.MAX_ITER if at_max_iter else None
+
+    def evaluate(self, t: int, point: Point) -> Status | None:
+        """Look at an iterate, keep what is best, tell the callback; say whether that ends the solve."""
+        problem = self.problem
+        objective = primal(problem, point.w, point.b, point.u)
+        if not np.isfinite(objective):
+            return Status.STALLED  # diverged: what was best before stays
+        old_objective, old_bound = self.best_objective, self.best_bound
+        if objective < self.best_objective:
+            self.best_objective, self.best_w, self.best_b = objective, point.w.copy(), point.b
+        bound = -np.inf
+        if point.alpha is not None:
+            proved = lower_bound(problem, point.alpha, point.g, point.value)
+            bound = proved.value
+            if bound > self.best_bound:
+                self.best_bound, self.best_alpha = bound, proved.alpha.copy()
+        size = _PROGRESS * abs(self.best_objective)
+        progress = old_objective - self.best_objective > size or self.best_bound - old_bound > size
+        self.since_progress = 0 if progress else self.since_progress + 1
+        iterate = Iterate(
+            iteration=t,
+            passes=problem.design.passes - self.passes_before,
+            seconds=self.clock.read(),
+            objective=objective,
+            lower_bound=bound,
+            best_objective=self.best_objective,
+            best_bound=self.best_bound,
+            n_features=int(np.count_nonzero(point.w)),
+        )
+        self.trace.append(iterate)
+        if self.told_to_stop(iterate):
+            return Status.STOPPED
+        return Status.OPTIMAL if iterate.relative_gap <= self.limits.tol else None
+
+    def told_to_stop(self, iterate: Iterate) -> bool:
+        if self.callback is None:
+            return False
+        before = perf_counter()
+        answer = self.callback(iterate)
+        self.clock.without(perf_counter() - before)
+        return bool(answer)
+
+    def result(self, status: Status, n_iter: int, state: Any) -> Result:
+        problem = self.problem
+        seconds = self.clock.read()
+        last = self.method.last(problem, state)
+        last_objective = primal(problem, last.w, last.b, last.u)
+        if last_objective < self.best_objective:
+            self.best_objective, self.best_w, self.best_b = last_objective, last.w, last.b
+        n_passes = problem.design.passes - self.passes_before
+        dtype = problem.design.dtype
+        w = self.best_w.astype(dtype)
+        intercept = float(dtype.type(problem.intercept_of(self.best_w, self.best_b)))
+        certificate = _certificate(problem, w, intercept, self.best_alpha)
+        return Result(
+            w=w,
+            intercept=intercept,
+            objective=certificate.objective,
+            alpha=certificate.bound.alpha,
+            certificate=certificate,
+            last=Model(last.w, problem.intercept_of(last.w, last.b), last_objective),
+            last_alpha=None if last.alpha is None else last.alpha.copy(),
+            status=status,
+            n_iter=n_iter,
+            n_passes=n_passes,
+            seconds=seconds,
+            trace=self.trace,
+            solver=repr(self.method),
+        )
+
+
+def _initial_point(problem: Problem, start: Start) -> Point:
+    w, b = start.primal(problem)
+    return Point(w, b, problem.design.matvec(w) + b, start.dual(problem))
+
+
+def _certificate(problem: Problem, w: NDArray[Any], intercept: float, alpha: Vector) -> Certificate:
+    """Everything about a model and a dual point, computed afresh from the problem."""
+    w = w.astype(np.float64, copy=False)
+    b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
+    u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
+    u += b
+    bound: Bound = lower_bound(problem, alpha, g)
+    if bound.alpha is not alpha:
+        g = np.zeros_like(g)
+    point = saddle_point(problem, w, bound.alpha, b, u, g)
+    return Certificate(
+        objective=primal(problem, w, b, u),
+        lower_bound=bound.value,
+        bound=bound,
+        fenchel=point.fenchel,
+        ridge=point.ridge,
+        margin=margin(problem, w, b),
+    )
+
+
+def certify(
+    problem: Problem,
+    w: ArrayLike,
+    intercept: float | None = None,
+    alpha: ArrayLike | None = None,
+    tol: float = 1e-4,
+    time_limit: float | None = None,
+) -> Certificate:
+    """Bound how far a model, whoever found it, is from the best that the constraint allows.
+
+    Parameters
+    ----------
+    problem : Problem
+        The problem that the model is meant to solve.
+    w : array of shape (d,)
+        Its coefficients, in the problem's units; the constraint must allow them.
+    intercept : float, optional
+        Its intercept; None takes the best one.
+    alpha : array of shape (N,), optional
+        A dual point to evaluate (projected on the feasible set). Without it the dual is maximised, starting from the
+        dual point of the model itself, until the gap is within `tol` or improves no more.
+    tol, time_limit
+        As in `solve`.
+
+    Returns
+    -------
+    Certificate
+        The model's objective, a lower bound on the best possible one, and the gap between them.
+    """
+    start = as_start(problem, w)
+    w, b = start.w, start.b
+    assert w is not None
+    if not problem.constraint.allows(w):
+        raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(w)} nonzero coefficients")
+    if intercept is not None and not problem.fit_intercept and intercept != 0:
+        raise ValueError("intercept must be None or 0 for a problem without an intercept")
+    b = _intercept_for(problem, w, intercept)
+    if alpha is not None:
+        dual_point = Start(alpha=_dual_vector(problem, alpha)).dual(problem)
+    else:
+        dual_point = solve(problem, _dual_method(problem), Start(w, b), tol=tol, time_limit=time_limit).alpha
+    return _certificate(problem, w, problem.intercept_of(w, b), dual_point)
+
+
+def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> float:
+    if not problem.fit_intercept:
+        return 0.0
+    if intercept is not None:
+        if not np.isfinite(intercept):
+            raise ValueError(f"intercept must be finite, got {intercept!r}")
+        return problem.centred_intercept(w, float(intercept))
+    from diht.intercept import best_intercept
+
+    return best_intercept(problem.loss, problem.design.matvec(w), problem.y, problem.s)
+
+
+def _dual_vector(problem: Problem, alpha: ArrayLike) -> Vector:
+    vector = np.asarray(alpha, dtype=np.float64)
+    if vector.shape != problem.y.shape:
+        raise ValueError(f"alpha must have length {len(problem.y)}, got shape {vector.shape}")
+    if not np.all(np.isfinite(vector)):
+        raise ValueError("alpha must be finite")
+    return vector
+
+
+def _dual_method(problem: Problem) -> Solver:
+    return _choose(problem)

@@ -1,0 +1,103 @@
+"""What every method has in common: it starts, it advances, it can be looked at."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.duality import dual_from_primal, feasible, primal_from_dual
+from diht.intercept import best_intercept
+from diht.problem import Problem
+
+__all__ = ["Point", "Solver", "Start"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a solve begins: a model (in the problem's centred coordinates), a dual point, both, or neither."""
+
+    w: Vector | None = None
+    b: float = 0.0
+    alpha: Vector | None = None
+
+    def dual(self, problem: Problem) -> Vector:
+        """Return a feasible dual point: the given one, that of the given model, or the paper's zero.
+
+        Zero is an end of F for losses whose conjugate has no finite derivative there; they start from l'(0).
+        """
+        if self.alpha is not None:
+            return feasible(problem, self.alpha)
+        if self.w is not None:
+            return dual_from_primal(problem, self.w, self.b)
+        if problem.loss.explicit:
+            return np.zeros_like(problem.y)
+        return feasible(problem, np.asarray(problem.loss.start(problem.y)))
+
+    def primal(self, problem: Problem) -> tuple[Vector, float]:
+        """Return a model: the given one, that of the given dual point, or zero."""
+        if self.w is not None:
+            return problem.constraint.threshold(self.w)[0], self.b
+        if self.alpha is not None:
+            return primal_from_dual(problem, self.alpha)
+        w = np.zeros(problem.shape[1])
+        if not problem.fit_intercept:
+            return w, 0.0
+        return w, best_intercept(problem.loss, np.zeros_like(problem.y), problem.y, problem.s)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """What an evaluation looks at: a model with its predictions, a dual point with its products.
+
+    `u` is Xw + b, `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known.
+    A method without a dual point of its own leaves `alpha` out.
+    """
+
+    w: Vector
+    b: float
+    u: Vector
+    alpha: Vector | None = None
+    g: Vector | None = None
+    value: float | None = None
+
+
+class Solver(ABC):
+    """A method: a small frozen object whose fields are its settings. The loop in `diht.solve` drives all of them."""
+
+    max_iter: ClassVar[int] = 1000
+    free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
+
+    @abstractmethod
+    def init(self, problem: Problem, start: Start) -> Any:
+        """Make the state of the method at its starting point."""
+
+    @abstractmethod
+    def advance(self, problem: Problem, state: Any) -> None:
+        """Make one step, changing the state in place."""
+
+    @abstractmethod
+    def observe(self, problem: Problem, state: Any) -> Point:
+        """Return the current iterate, with all that the step has computed of it."""
+
+    def last(self, problem: Problem, state: Any) -> Point:
+        """Return the method's output by the paper: the last iterate."""
+        return self.observe(problem, state)
+
+    def epoch(self, state: Any) -> int:
+        """Return the number of steps that read about as much as the whole of X."""
+        return 1
+
+    def finished(self, state: Any) -> bool:
+        """Tell whether further steps would change nothing."""
+        return False
+
+    @property
+    def default_max_epochs(self) -> int:
+        """Epochs after which a solve ends unless told otherwise."""
+        return self.max_iter

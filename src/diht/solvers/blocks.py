@@ -1,0 +1,86 @@
+"""Blocks of samples: how they are cut and in which order they come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from diht.design import spectral_bound
+from diht.problem import Problem
+
+__all__ = ["BlockOrder", "Blocks", "block_curvatures", "check_blocks", "make_blocks"]
+
+Indices = NDArray[np.int64]
+Blocks = int | Sequence[ArrayLike]
+
+_MANY = 64  # with more blocks than this, a bound for each by power iterations costs too much
+
+
+def check_blocks(blocks: Any, order: str) -> None:
+    """Raise ValueError for settings that no problem could use."""
+    if order not in ("shuffled", "replacement"):
+        raise ValueError(f"order must be 'shuffled' or 'replacement', got {order!r}")
+    if isinstance(blocks, Integral):
+        if isinstance(blocks, bool) or blocks < 1:
+            raise ValueError(f"blocks must be at least 1, got {blocks!r}")
+    elif isinstance(blocks, str) or not hasattr(blocks, "__len__"):
+        raise ValueError(f"blocks must be a whole number or a partition of the samples, got {blocks!r}")
+
+
+def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> list[Indices]:
+    """Cut the samples at random into a number of blocks of equal size, or take the user's partition."""
+    if isinstance(blocks, Integral):
+        if blocks > n_samples:
+            raise ValueError(
+                f"blocks must be at most the number of samples, got {blocks} blocks for {n_samples} samples"
+            )
+        if blocks == 1:
+            return [np.arange(n_samples)]
+        return [np.sort(block) for block in np.array_split(rng.permutation(n_samples), int(blocks))]
+    partition = [np.asarray(block) for block in blocks]  # type: ignore[union-attr]
+    if any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
+        raise ValueError("blocks must be index arrays, each one-dimensional and not empty")
+    together = np.sort(np.concatenate(partition))
+    if len(together) != n_samples or np.any(together != np.arange(n_samples)):
+        raise ValueError(f"blocks must hold each of the {n_samples} samples exactly once")
+    return [block.astype(np.int64) for block in partition]
+
+
+def block_curvatures(problem: Problem, blocks: list[Indices]) -> NDArray[np.float64]:
+    """Upper bounds on the spectrum of X'SX for each block of rows."""
+    design, s = problem.design, problem.s
+    if len(blocks) == 1:
+        return np.array([spectral_bound(design, s)])
+    frobenius = s * design.row_norms_sq()
+    bounds = np.array([float(frobenius[block].sum()) for block in blocks])
+    if len(blocks) > _MANY:
+        return bounds
+    return np.minimum(bounds, [spectral_bound(design, s, rows=block) for block in blocks])
+
+
+@dataclass
+class BlockOrder:
+    """The order in which blocks come: each epoch shuffled anew, or drawn with replacement (as in the paper)."""
+
+    n_blocks: int
+    order: str
+    rng: np.random.Generator
+    queue: list[int]
+
+    @classmethod
+    def start(cls, n_blocks: int, order: str, rng: np.random.Generator) -> BlockOrder:
+        """Begin with nothing drawn."""
+        return cls(n_blocks, order, rng, [])
+
+    def next(self) -> int:
+        """Draw the next block."""
+        if self.order == "replacement":
+            return int(self.rng.integers(self.n_blocks))
+        if not self.queue:
+            self.queue = self.rng.permutation(self.n_blocks).tolist()
+        return self.queue.pop()

@@ -1,0 +1,108 @@
+"""Dual iterative hard thresholding, the paper's Algorithm 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design import Step, spectral_bound
+from diht.intercept import best_intercept, increasing_root
+from diht.problem import Problem
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.steps import StepSize, check_step, dual_step
+
+__all__ = ["DIHT"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class _State:
+    alpha: Vector
+    g: Vector  # X'(s alpha)
+    w: Vector  # H_k(-g / lam), the model of alpha
+    support: NDArray[np.int64]
+    value: float  # the constraint's value of g
+    curvature: float
+    t: int = 0
+    before: Point | None = None  # the model that the last step went through, whose predictions are known
+
+
+@dataclass(frozen=True)
+class DIHT(Solver):
+    r"""Projected super-gradient ascent on the dual, with the primal read off by hard thresholding.
+
+    .. math::
+
+        \text{(S1)} \quad \alpha_i &\leftarrow \mathrm{P}_F\left(\alpha_i + \tau_t (x_i^\top w - l^{*\prime}(\alpha_i))\right) \\
+        \text{(S2)} \quad w &\leftarrow \mathrm{H}_k\left(-\tfrac{1}{\lambda} \sum_i s_i \alpha_i x_i\right)
+
+    With an intercept (S1) projects on F and sum_i s_i alpha_i = 0 together. One step reads X once.
+
+    Parameters
+    ----------
+    step : "auto", "theory", float or callable
+        tau_t. "auto" knows the curvature and never diverges; "theory" is 1 / (mu (t + 1)) of Theorem 4.
+    """
+
+    step: StepSize = "auto"
+
+    def __post_init__(self) -> None:
+        check_step(self.step)
+
+    def init(self, problem: Problem, start: Start) -> _State:
+        """Start from a dual point (the paper: zero)."""
+        alpha = start.dual(problem).copy()
+        g = problem.design.rmatvec(problem.s * alpha) if np.any(alpha) else np.zeros(problem.shape[1])
+        curvature = spectral_bound(problem.design, problem.s) / problem.lam if self.step == "auto" else np.nan
+        return _State(alpha, g, *_threshold(problem, g), curvature)
+
+    def advance(self, problem: Problem, state: _State) -> None:
+        """S1 and S2, with one read of X."""
+        step = dual_step(problem, self.step, state.t, state.curvature)
+        ascend = _ascend_balanced if problem.fit_intercept else _ascend
+        b, u = ascend(problem, state, step)
+        state.before = Point(state.w, b, u)
+        state.w, state.support, state.value = _threshold(problem, state.g)
+        state.t += 1
+
+    def observe(self, problem: Problem, state: _State) -> Point:
+        """Return the dual iterate, and the model that the step went through (whose predictions need no pass of their own)."""
+        if state.before is None:
+            return self.last(problem, state)
+        w, b, u = state.before.w, state.before.b, state.before.u
+        if problem.fit_intercept:
+            shift = best_intercept(problem.loss, u, problem.y, problem.s)
+            b, u = b + shift, u + shift
+        return Point(w, b, u, state.alpha, state.g, state.value)
+
+    def last(self, problem: Problem, state: _State) -> Point:
+        """Return w = H_k(v(alpha)) of the last dual iterate."""
+        u = problem.design.matvec(state.w, support=state.support)
+        b = best_intercept(problem.loss, u, problem.y, problem.s) if problem.fit_intercept else 0.0
+        return Point(state.w, b, u + b, state.alpha, state.g, state.value)
+
+
+def _threshold(problem: Problem, g: Vector) -> tuple[Vector, NDArray[np.int64], float]:
+    w, support = problem.constraint.threshold(g)
+    value = float(w[support] @ w[support])
+    w[support] /= -problem.lam
+    return w, support, value
+
+
+def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:
+    u = np.empty_like(state.alpha)
+    problem.design.block_step(step, state.w, 0.0, state.alpha, problem.y, problem.s, state.g, u=u, fresh=True)
+    return 0.0, u
+
+
+def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:
+    """Find the multiplier of sum_i s_i alpha_i = 0, which is the intercept, and step with it."""
+    u = problem.design.matvec(state.w, support=state.support)
+    start = 0.0 if state.before is None else state.before.b
+    b = increasing_root(lambda b: float(problem.s @ step(state.alpha, u + b, problem.y)), start)
+    state.alpha = step(state.alpha, u + b, problem.y)
+    state.g = problem.design.rmatvec(problem.s * state.alpha)
+    return b, u + b

@@ -1,0 +1,58 @@
+"""Hard thresholding pursuit: a gradient step chooses the support, a refit fills it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from diht.problem import Problem
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.iht import PrimalState, primal_gradient, start_primal
+from diht.solvers.refit import refit
+from diht.solvers.steps import StepSize, check_step, primal_step
+
+__all__ = ["HTP"]
+
+
+@dataclass(frozen=True)
+class HTP(Solver):
+    r"""Hard thresholding pursuit (Foucart, 2011).
+
+    .. math:: F \leftarrow \operatorname{supp} \mathrm{H}_k\left(w - \eta_t P'(w)\right), \qquad
+              w \leftarrow \arg\min_{\operatorname{supp} w \subseteq F} P(w)
+
+    Parameters
+    ----------
+    step : "auto", float or callable
+        eta_t. "auto" is 1/L, L a safe bound on the curvature of P; without smoothness it decays.
+    """
+
+    step: StepSize = "auto"
+
+    max_iter = 200
+
+    def __post_init__(self) -> None:
+        check_step(self.step)
+
+    def init(self, problem: Problem, start: Start) -> PrimalState:
+        """Start from a model (the paper: zero)."""
+        return start_primal(problem, start, self.step)
+
+    def advance(self, problem: Problem, state: PrimalState) -> None:
+        """Choose a support by one gradient step, and minimise over it."""
+        gradient = primal_gradient(problem, state)
+        eta = primal_step(problem, self.step, state.t, state.sigma_sq)
+        support = problem.constraint.select(state.w - eta * gradient)
+        w, state.b, state.u = refit(problem, support, state.w, state.b)
+        state.finished = bool(np.array_equal(np.flatnonzero(w), np.flatnonzero(state.w)) and state.t > 0)
+        state.w = w
+        state.t += 1
+
+    def observe(self, problem: Problem, state: PrimalState) -> Point:
+        """Return the model, and the dual point of the gradient."""
+        return Point(state.w, state.b, state.u, state.alpha, state.g)
+
+    def finished(self, state: PrimalState) -> bool:
+        """Tell whether the support came back: the next step would do the same again."""
+        return state.finished

@@ -1,0 +1,133 @@
+"""Stochastic dual iterative hard thresholding, the paper's Algorithm 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design import spectral_bound
+from diht.duality import feasible
+from diht.intercept import best_intercept
+from diht.problem import Problem
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.blocks import BlockOrder, Blocks, block_curvatures, check_blocks, make_blocks
+from diht.solvers.steps import StepSize, check_step, dual_step
+
+__all__ = ["SDIHT"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class _State:
+    alpha: Vector
+    g: Vector  # X'(s alpha), kept by increments and refreshed at each evaluation
+    blocks: list[NDArray[np.int64]]
+    order: BlockOrder
+    curvatures: Vector  # of each block's quadratic part
+    kappa: float  # strength of the intercept's proximal term
+    anchor: float = 0.0  # its centre
+    balance: float = 0.0  # sum_i s_i alpha_i
+    t: int = 0
+
+
+@dataclass(frozen=True)
+class SDIHT(Solver):
+    r"""DIHT on one random block of samples at a time; one step is one block.
+
+    .. math::
+
+        \text{(S1)} \quad \alpha_B &\leftarrow \mathrm{P}_F\left(\alpha_B + \tau_t (X_B w - l^{*\prime}(\alpha_B))\right) \\
+        \text{(S2.1)} \quad v &\leftarrow v - \tfrac{1}{\lambda} \sum_{i \in B} s_i \Delta\alpha_i x_i ,
+        \qquad \text{(S2.2)} \quad w \leftarrow \mathrm{H}_k(v)
+
+    A block is read once for S1 and S2.1 together. With one block it is DIHT.
+
+    An intercept must not be balanced block by block (that would be one intercept a block). It has a proximal term
+    (kappa/2)(b - c)^2 instead, so that b = c - (1/kappa) sum_i s_i alpha_i follows the blocks like one more feature, and
+    c moves to b after each epoch; alpha is balanced when a bound is taken.
+
+    Parameters
+    ----------
+    blocks : int or sequence of index arrays
+        The number of blocks of a random partition, or the partition itself.
+    step : "auto", "theory", float or callable
+        tau_t. "auto" knows each block's curvature; "theory" is m / (mu (t + 1)) of Theorem 5, m the number of blocks.
+    order : "shuffled" or "replacement"
+        Each block once an epoch in a new order, or drawn with replacement as in the paper.
+    random_state : int
+        Seed of the partition and of the order.
+    """
+
+    blocks: Blocks = 10
+    step: StepSize = "auto"
+    order: str = "shuffled"
+    random_state: int = 0
+
+    free_evaluation = False
+
+    def __post_init__(self) -> None:
+        check_blocks(self.blocks, self.order)
+        check_step(self.step)
+
+    def init(self, problem: Problem, start: Start) -> _State:
+        """Cut the blocks, bound their curvatures, start from a dual point (the paper: zero)."""
+        rng = np.random.default_rng(self.random_state)
+        blocks = make_blocks(self.blocks, problem.shape[0], rng)
+        alpha = start.dual(problem).copy()
+        g = problem.design.rmatvec(problem.s * alpha) if np.any(alpha) else np.zeros(problem.shape[1])
+        kappa = _intercept_strength(problem) if problem.fit_intercept else np.inf
+        curvatures = np.full(len(blocks), np.nan)
+        if self.step == "auto":
+            weights = np.array([float(problem.s[block].sum()) for block in blocks])
+            curvatures = block_curvatures(problem, blocks) / problem.lam + weights / kappa
+        return _State(
+            alpha, g, blocks, BlockOrder.start(len(blocks), self.order, rng), curvatures, kappa, anchor=start.b
+        )
+
+    def advance(self, problem: Problem, state: _State) -> None:
+        """S1 and S2 for one block, with one read of its rows."""
+        j = state.order.next()
+        step = dual_step(problem, self.step, state.t, float(state.curvatures[j]), len(state.blocks))
+        w, _ = _model(problem, state)
+        rows = state.blocks[j] if len(state.blocks) > 1 else None
+        state.balance += problem.design.block_step(
+            step, w, _intercept(state), state.alpha, problem.y, problem.s, state.g, rows=rows
+        )
+        state.t += 1
+        if problem.fit_intercept and state.t % len(state.blocks) == 0:
+            state.balance = float(problem.s @ state.alpha)
+            state.anchor = _intercept(state)
+
+    def observe(self, problem: Problem, state: _State) -> Point:
+        """Return the current pair, with v recomputed from alpha: increments drift."""
+        w, support = _model(problem, state)
+        if not problem.fit_intercept:
+            u, state.g = problem.design.matvec_rmatvec(w, problem.s * state.alpha)
+            return Point(w, 0.0, u, state.alpha, state.g)
+        alpha = feasible(problem, state.alpha)
+        u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
+        b = best_intercept(problem.loss, u, problem.y, problem.s, _intercept(state))
+        return Point(w, b, u + b, alpha, g)
+
+    def epoch(self, state: _State) -> int:
+        """One step a block."""
+        return len(state.blocks)
+
+
+def _model(problem: Problem, state: _State) -> tuple[Vector, NDArray[np.int64]]:
+    w, support = problem.constraint.threshold(state.g)
+    w[support] /= -problem.lam
+    return w, support
+
+
+def _intercept(state: _State) -> float:
+    return state.anchor - state.balance / state.kappa
+
+
+def _intercept_strength(problem: Problem) -> float:
+    """Let the intercept add about as much curvature as the features or the conjugate have, whichever is more."""
+    curvature = max(spectral_bound(problem.design, problem.s) / problem.lam, problem.loss.mu)
+    return 1.0 / curvature if curvature > 0 else 1.0

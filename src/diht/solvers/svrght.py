@@ -1,0 +1,127 @@
+"""Stochastic variance-reduced gradient hard thresholding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design import Step
+from diht.duality import primal
+from diht.problem import Problem
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.blocks import BlockOrder, Blocks, check_blocks, make_blocks
+from diht.solvers.iht import PrimalState, predictions, primal_gradient, start_primal
+from diht.solvers.steps import StepSize, check_step, primal_step
+
+__all__ = ["SVRGHT"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass
+class _State:
+    snapshot: PrimalState  # w~ with its predictions and l'(Xw~)
+    gradient: Vector  # X'(s l'(Xw~)) at the snapshot
+    slopes: Vector  # l'(Xw~)
+    w: Vector
+    b: float
+    blocks: list[NDArray[np.int64]]
+    order: BlockOrder
+    objective: float = np.inf  # of the snapshot
+    shrink: float = 1.0  # what the default step was cut by
+    t: int = 0
+
+
+@dataclass(frozen=True)
+class SVRGHT(Solver):
+    r"""Hard thresholding with variance-reduced stochastic gradients (Li et al., 2016); one step is one block.
+
+    .. math:: w \leftarrow \mathrm{H}_k\left(w - \eta\, [P_B'(w) - P_B'(\tilde w) + P'(\tilde w)]\right)
+
+    with a snapshot w~ whose full gradient is taken once an epoch.
+
+    Parameters
+    ----------
+    blocks : int or sequence of index arrays
+        The number of blocks of a random partition, or the partition itself.
+    step : "auto", float or callable
+        eta. "auto" is 1/L, L a safe bound on the curvature of P; if the objective rises over an epoch, the snapshot is
+        taken back and the step halved.
+    order : "shuffled" or "replacement"
+        Each block once an epoch in a new order, or drawn with replacement.
+    random_state : int
+        Seed of the partition and of the order.
+    """
+
+    blocks: Blocks = 10
+    step: StepSize = "auto"
+    order: str = "shuffled"
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        check_blocks(self.blocks, self.order)
+        check_step(self.step)
+
+    def init(self, problem: Problem, start: Start) -> _State:
+        """Start from a model (the paper: zero)."""
+        rng = np.random.default_rng(self.random_state)
+        blocks = make_blocks(self.blocks, problem.shape[0], rng)
+        snapshot = start_primal(problem, start, self.step)
+        order = BlockOrder.start(len(blocks), self.order, rng)
+        return _State(snapshot, np.empty(0), np.empty(0), snapshot.w, snapshot.b, blocks, order)
+
+    def advance(self, problem: Problem, state: _State) -> None:
+        """Make one stochastic step; at the start of an epoch take a snapshot first."""
+        m = len(state.blocks)
+        if state.t % m == 0:
+            self._take_snapshot(problem, state)
+        difference = np.zeros(problem.shape[1])
+        slope_change = problem.design.block_step(
+            Step(problem.loss, "derivative", store=False),
+            state.w,
+            state.b,
+            state.slopes,
+            problem.y,
+            problem.s,
+            difference,
+            rows=state.blocks[state.order.next()] if m > 1 else None,
+        )
+        eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq)
+        difference *= m
+        difference += state.gradient
+        difference += problem.lam * state.w
+        state.w, _ = problem.constraint.threshold(state.w - eta * difference)
+        if problem.fit_intercept:
+            eta_b = problem.loss.mu if problem.loss.mu > 0 else eta
+            state.b -= state.shrink * eta_b * (m * slope_change + float(problem.s @ state.slopes))
+        state.t += 1
+
+    def _take_snapshot(self, problem: Problem, state: _State) -> None:
+        candidate = state.snapshot
+        if state.t > 0:
+            b, u = predictions(problem, state.w, np.flatnonzero(state.w), state.b)
+            candidate = PrimalState(state.w, b, u, state.snapshot.sigma_sq)
+        objective = primal(problem, candidate.w, candidate.b, candidate.u)
+        if self.step == "auto" and not objective <= state.objective:
+            state.shrink /= 2
+        else:
+            state.snapshot, state.objective = candidate, objective
+            state.gradient = primal_gradient(problem, candidate) - problem.lam * candidate.w
+            state.slopes = np.asarray(problem.loss.derivative(candidate.u, problem.y))
+        state.w, state.b = state.snapshot.w, state.snapshot.b
+
+    def observe(self, problem: Problem, state: _State) -> Point:
+        """Return the snapshot with its dual point: its predictions are known."""
+        snapshot = state.snapshot
+        return Point(snapshot.w, snapshot.b, snapshot.u, snapshot.alpha, snapshot.g)
+
+    def last(self, problem: Problem, state: _State) -> Point:
+        """Return the last iterate."""
+        b, u = predictions(problem, state.w, np.flatnonzero(state.w), state.b)
+        return Point(state.w, b, u)
+
+    def epoch(self, state: _State) -> int:
+        """One step a block."""
+        return len(state.blocks)
