@@ -252,7 +252,7 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     """
     loss, y, s, lam = problem.loss, problem.y, problem.s, problem.lam
     at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
-    trivial = -float(s @ at_zero) - _PAIRWISE * _U * float(s @ np.abs(at_zero))
+    trivial = 0.0 - float(s @ at_zero) - _PAIRWISE * _U * float(s @ np.abs(at_zero))
     if not np.all(np.isfinite(alpha)):
         return Bound(trivial, np.zeros_like(y), 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -275,7 +275,7 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     if not np.isfinite(safe) or safe < trivial:
         return Bound(trivial, np.zeros_like(y), 0.0)
-    return Bound(safe, alpha, value - safe)
+    return Bound(float(safe) + 0.0, alpha, float(value - safe))
 
 
 def _imbalance(c: Vector) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Real
 from time import perf_counter
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.duality import Bound, lower_bound, margin, primal, saddle_point
+from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Solver, Start
@@ -121,7 +123,7 @@ class _Limits:
 
     @classmethod
     def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> _Limits:
-        if not np.isscalar(tol) or not np.isfinite(tol) or tol < 0:
+        if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= float(tol) < np.inf:
             raise ValueError(f"tol must be a number, zero or more, got {tol!r}")
         for name, count in (("max_iter", max_iter), ("evaluate_every", evaluate_every)):
             if count is not None and (isinstance(count, bool) or int(count) != count or count < 1):
@@ -325,31 +327,28 @@ def certify(
     Certificate
         The model's objective, a lower bound on the best possible one, and the gap between them.
     """
-    start = as_start(problem, w)
-    w, b = start.w, start.b
-    assert w is not None
-    if not problem.constraint.allows(w):
-        raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(w)} nonzero coefficients")
+    model = as_start(problem, w).w
+    assert model is not None
+    if not problem.constraint.allows(model):
+        raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     if intercept is not None and not problem.fit_intercept and intercept != 0:
         raise ValueError("intercept must be None or 0 for a problem without an intercept")
-    b = _intercept_for(problem, w, intercept)
+    b = _intercept_for(problem, model, intercept)
     if alpha is not None:
         dual_point = Start(alpha=_dual_vector(problem, alpha)).dual(problem)
     else:
-        dual_point = solve(problem, _dual_method(problem), Start(w, b), tol=tol, time_limit=time_limit).alpha
-    return _certificate(problem, w, problem.intercept_of(w, b), dual_point)
+        dual_point = solve(problem, _choose(problem), Start(model, b), tol=tol, time_limit=time_limit).alpha
+    return _certificate(problem, model, problem.intercept_of(model, b), dual_point)
 
 
 def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> float:
     if not problem.fit_intercept:
         return 0.0
-    if intercept is not None:
-        if not np.isfinite(intercept):
-            raise ValueError(f"intercept must be finite, got {intercept!r}")
-        return problem.centred_intercept(w, float(intercept))
-    from diht.intercept import best_intercept
-
-    return best_intercept(problem.loss, problem.design.matvec(w), problem.y, problem.s)
+    if intercept is None:
+        return best_intercept(problem.loss, problem.design.matvec(w), problem.y, problem.s)
+    if not np.isfinite(intercept):
+        raise ValueError(f"intercept must be finite, got {intercept!r}")
+    return problem.centred_intercept(w, float(intercept))
 
 
 def _dual_vector(problem: Problem, alpha: ArrayLike) -> Vector:
@@ -359,7 +358,3 @@ def _dual_vector(problem: Problem, alpha: ArrayLike) -> Vector:
     if not np.all(np.isfinite(vector)):
         raise ValueError("alpha must be finite")
     return vector
-
-
-def _dual_method(problem: Problem) -> Solver:
-    return _choose(problem)

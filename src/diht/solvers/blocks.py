@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ def check_blocks(blocks: Any, order: str) -> None:
     """Raise ValueError for settings that no problem could use."""
     if order not in ("shuffled", "replacement"):
         raise ValueError(f"order must be 'shuffled' or 'replacement', got {order!r}")
-    if isinstance(blocks, Integral):
+    if isinstance(blocks, int | np.integer):
         if isinstance(blocks, bool) or blocks < 1:
             raise ValueError(f"blocks must be at least 1, got {blocks!r}")
     elif isinstance(blocks, str) or not hasattr(blocks, "__len__"):
@@ -34,7 +33,7 @@ def check_blocks(blocks: Any, order: str) -> None:
 
 def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> list[Indices]:
     """Cut the samples at random into a number of blocks of equal size, or take the user's partition."""
-    if isinstance(blocks, Integral):
+    if isinstance(blocks, int | np.integer):
         if blocks > n_samples:
             raise ValueError(
                 f"blocks must be at most the number of samples, got {blocks} blocks for {n_samples} samples"
@@ -42,7 +41,7 @@ def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> lis
         if blocks == 1:
             return [np.arange(n_samples)]
         return [np.sort(block) for block in np.array_split(rng.permutation(n_samples), int(blocks))]
-    partition = [np.asarray(block) for block in blocks]  # type: ignore[union-attr]
+    partition = [np.asarray(block) for block in blocks]
     if any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
         raise ValueError("blocks must be index arrays, each one-dimensional and not empty")
     together = np.sort(np.concatenate(partition))
@@ -60,7 +59,8 @@ def block_curvatures(problem: Problem, blocks: list[Indices]) -> NDArray[np.floa
     bounds = np.array([float(frobenius[block].sum()) for block in blocks])
     if len(blocks) > _MANY:
         return bounds
-    return np.minimum(bounds, [spectral_bound(design, s, rows=block) for block in blocks])
+    tighter = [spectral_bound(design, s, rows=block) for block in blocks]
+    return np.array([min(pair) for pair in zip(bounds, tighter, strict=True)])
 
 
 @dataclass

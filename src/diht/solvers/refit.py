@@ -48,7 +48,7 @@ class Moreau(Loss):
         return self.base.task
 
     @property
-    def mu(self) -> float:  # type: ignore[override]
+    def mu(self) -> float:
         """The envelope is 1 / (mu + gamma)-smooth."""
         return self.base.mu + self.gamma
 

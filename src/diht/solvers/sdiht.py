@@ -91,7 +91,7 @@ class SDIHT(Solver):
         """S1 and S2 for one block, with one read of its rows."""
         j = state.order.next()
         step = dual_step(problem, self.step, state.t, float(state.curvatures[j]), len(state.blocks))
-        w, _ = _model(problem, state)
+        w = _model(problem, state)
         rows = state.blocks[j] if len(state.blocks) > 1 else None
         state.balance += problem.design.block_step(
             step, w, _intercept(state), state.alpha, problem.y, problem.s, state.g, rows=rows
@@ -103,7 +103,7 @@ class SDIHT(Solver):
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Return the current pair, with v recomputed from alpha: increments drift."""
-        w, support = _model(problem, state)
+        w = _model(problem, state)
         if not problem.fit_intercept:
             u, state.g = problem.design.matvec_rmatvec(w, problem.s * state.alpha)
             return Point(w, 0.0, u, state.alpha, state.g)
@@ -117,10 +117,10 @@ class SDIHT(Solver):
         return len(state.blocks)
 
 
-def _model(problem: Problem, state: _State) -> tuple[Vector, NDArray[np.int64]]:
+def _model(problem: Problem, state: _State) -> Vector:
     w, support = problem.constraint.threshold(state.g)
     w[support] /= -problem.lam
-    return w, support
+    return w
 
 
 def _intercept(state: _State) -> float:

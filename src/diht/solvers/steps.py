@@ -71,4 +71,4 @@ def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float) -> fl
         return 1.0 / curvature
     if step == "theory":
         raise ValueError("step='theory' belongs to the dual methods: use 'auto' or a number")
-    return _positive(step(t) if callable(step) else step)  # type: ignore[operator]
+    return _positive(step(t) if callable(step) else step)
