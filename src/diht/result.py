@@ -48,6 +48,7 @@ class Iterate:
     """The figures of one evaluation: what the trace keeps and the callback sees.
 
     `objective` and `lower_bound` belong to the iterate itself, `best_objective` and `best_bound` to the best so far.
+    `model` is the best model so far; only the callback sees it (the trace would keep one for every evaluation).
     """
 
     iteration: int
@@ -58,6 +59,7 @@ class Iterate:
     best_objective: float
     best_bound: float
     n_features: int
+    model: Model | None = field(default=None, repr=False, compare=False)
 
     @property
     def gap(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from time import perf_counter
 from typing import Any
@@ -240,7 +240,8 @@ class _Loop:
         if self.callback is None:
             return False
         before = perf_counter()
-        answer = self.callback(iterate)
+        intercept = self.problem.intercept_of(self.best_w, self.best_b)
+        answer = self.callback(replace(iterate, model=Model(self.best_w, intercept, self.best_objective)))
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
