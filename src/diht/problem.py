@@ -13,7 +13,7 @@ from diht.constraint import Constraint, as_constraint
 from diht.design import AffineView, Design, StoredDesign, as_design
 from diht.losses import Loss, Squared, as_loss
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "normalised_weights"]
 
 Vector = NDArray[np.float64]
 
@@ -89,7 +89,7 @@ class Problem:
         constraint.check(d)
         y = _vector("y", y, n)
         loss.check_targets(y)
-        s = _weights(sample_weight, n)
+        s = normalised_weights(sample_weight, n)
         if loss.task == "classification":
             _check_two_classes(y, s)
         q = None if scale is None else _vector("scale", scale, d)
@@ -171,7 +171,8 @@ def _vector(name: str, values: ArrayLike, length: int) -> Vector:
     return vector
 
 
-def _weights(sample_weight: ArrayLike | None, n: int) -> Vector:
+def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
+    """Return the weights of n samples divided by their sum, equal ones for None; ValueError where they are no weights."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
     weights = _vector("sample_weight", sample_weight, n)
