@@ -142,7 +142,8 @@ class Loss(ABC):
         g_p, g_q = slope_p + tau * p - z, slope_q + tau * q - z
         was_left = was_right = far != far  # all False
         for step in range(_MAX_BRACKETING_STEPS):
-            if bool(xp.all(_is_narrow(p, q, slope_p, slope_q, tau, tol))):
+            known = _is_narrow(slope_p, slope_q, tol) | _is_narrow(z - tau * q, z - tau * p, tol)
+            if bool(xp.all(known | _is_narrow(p, q, tol))):
                 break
             rise = g_q - g_p
             share = 0.5 if step % 3 == 2 else xp.where(rise > 0, -g_p / xp.where(rise > 0, rise, 1.0), 0.5)
@@ -151,13 +152,14 @@ class Loss(ABC):
             u = xp.minimum(xp.maximum(p + share * (q - p), p + hair), q - hair)
             slope = self.derivative(u, y)
             g = slope + tau * u - z
-            left = g <= 0
+            found = xp.abs(g) <= 0.5 * tol * xp.maximum(xp.abs(slope), xp.abs(z))  # the rounding of g itself
+            left, right = (g < 0) | found, (g >= 0) | found
             # Illinois: an end that stays twice running counts half, so that both ends close in on the root.
             g_p = xp.where(left, g, xp.where(was_right, 0.5 * g_p, g_p))
-            g_q = xp.where(left, xp.where(was_left, 0.5 * g_q, g_q), g)
+            g_q = xp.where(right, g, xp.where(was_left, 0.5 * g_q, g_q))
             p, slope_p = xp.where(left, u, p), xp.where(left, slope, slope_p)
-            q, slope_q = xp.where(left, q, u), xp.where(left, slope_q, slope)
-            was_left, was_right = left, ~left
+            q, slope_q = xp.where(right, u, q), xp.where(right, slope, slope_q)
+            was_left, was_right = left, right
         a = z - tau * (p + 0.5 * (q - p))
         return self.project(xp.minimum(xp.maximum(a, slope_p), slope_q), y)
 
@@ -193,12 +195,10 @@ class Loss(ABC):
             _refuse(xp, y, (y != 1) & (y != -1), f"y must be -1 or +1 for the {self.name} loss")
 
 
-def _is_narrow(p: Array, q: Array, slope_p: Array, slope_q: Array, tau: Array, tol: float) -> Array:
-    """Tell where z - tau u, or l'(u), or u itself is known to a relative tol for u in the bracket [p, q]."""
-    xp = _namespace(p)
-    size = tol * xp.maximum(xp.abs(slope_p), xp.abs(slope_q))
-    down_to_rounding = q - p <= tol * xp.maximum(xp.abs(p), xp.abs(q))
-    return (tau * (q - p) <= size) | (slope_q - slope_p <= size) | down_to_rounding
+def _is_narrow(low: Array, high: Array, tol: float) -> Array:
+    """Tell where the interval [low, high] is a point but for a relative tol."""
+    xp = _namespace(low)
+    return high - low <= tol * xp.maximum(xp.abs(low), xp.abs(high))
 
 
 def _refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
