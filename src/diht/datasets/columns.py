@@ -1,0 +1,83 @@
+"""What tables with columns (CSV, Parquet) and arrays (npz) share: names, the target among them, finite numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["check_names", "check_width", "describe_missing", "find_target", "first_not_finite", "position_in"]
+
+
+def check_names(path: str, names: Sequence[str]) -> None:
+    """Raise where two columns have one name."""
+    seen: dict[str, int] = {}
+    for position, name in enumerate(names):
+        if name in seen:
+            raise ValueError(f"{path}: the columns {seen[name]} and {position} are both named {name!r}")
+        seen[name] = position
+
+
+def check_width(path: str, found: int, n_features: int | None) -> None:
+    """Raise unless a dense table has as many features as expected."""
+    if n_features is not None and found != n_features:
+        raise ValueError(f"{path}: {found} features, where {n_features} are expected")
+
+
+def describe_missing(path: str, kind: str, name: str, names: Sequence[str]) -> str:
+    """Say that there is no such column or array, and which one may have been meant."""
+    close = get_close_matches(name, names, n=3)
+    if close:
+        return f"{path}: no {kind} {name!r}; did you mean {' or '.join(map(repr, close))}?"
+    shown = ", ".join(map(repr, names[:6])) + (", ..." if len(names) > 6 else "")
+    return f"{path}: no {kind} {name!r}; there are {shown}"
+
+
+def position_in(width: int, target: str | int) -> int | None:
+    """Return the column that a number, also one in a string, stands for, counted from 0 or, if negative, the end."""
+    try:
+        return range(width)[int(target)]
+    except (ValueError, IndexError):
+        return None
+
+
+def find_target(
+    path: str,
+    names: Sequence[str],
+    target: str | int | None,
+    *,
+    has_header: bool,
+    needs_target: bool,
+    n_features: int | None,
+) -> int | None:
+    """Return the position of the target among the columns, None where the file has no target.
+
+    A target is a name, or else a position counted from 0; by default the last column.  A file that needs no target
+    and is as wide as `n_features` has none, unless a header names it.
+    """
+    may_lack = not needs_target and (n_features is None or n_features == len(names))
+    if target is None:
+        return None if may_lack else len(names) - 1
+    name = str(target)
+    if has_header and name in names:
+        return names.index(name)
+    if not needs_target and n_features == len(names):
+        return None
+    if name in names:
+        return names.index(name)
+    position = position_in(len(names), target)
+    if position is None and needs_target:
+        raise ValueError(describe_missing(path, "column", name, names))
+    return position
+
+
+def first_not_finite(X: NDArray[Any]) -> tuple[int, int] | None:
+    """Return the row and column of the first entry that is NaN or infinite."""
+    finite = np.isfinite(X)
+    if finite.all():
+        return None
+    row, column = divmod(int(finite.argmin()), X.shape[1])
+    return row, column

@@ -1,0 +1,162 @@
+"""Read comma- and tab-separated text."""
+
+from __future__ import annotations
+
+import csv
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, BinaryIO, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.datasets.columns import check_names, check_width, find_target, first_not_finite, position_in
+from diht.datasets.opening import opened
+from diht.datasets.table import Table
+
+__all__ = ["read_delimited"]
+
+_MISSING = {"", "?", "-", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
+
+Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
+
+
+def _is_missing(cell: str) -> bool:
+    return cell.strip().lower() in _MISSING
+
+
+def _number(cell: str) -> float | None:
+    """Return the number that a cell holds, None where it holds none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _lines(path: str, stream: BinaryIO) -> Iterator[str]:
+    for number, raw in enumerate(stream, 1):
+        try:
+            yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: line {number}: not UTF-8 text ({error.reason})") from None
+
+
+def _rows(path: str, stream: BinaryIO, tabs: bool) -> Iterator[Row]:
+    """Yield the rows, all equally long, without blank lines; semicolons or tabs may stand in place of commas."""
+    lines = _lines(path, stream)
+    first = next(lines, "")
+    delimiter = "\t" if tabs else next((mark for mark in ",;\t" if mark in first), ",")
+    reader = csv.reader(chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+    width = 0
+    try:
+        for cells in reader:
+            if not cells or (len(cells) == 1 and not cells[0].strip()):
+                continue
+            width = width or len(cells)
+            if len(cells) != width:
+                raise ValueError(f"{path}: line {reader.line_num}: {len(cells)} cells, where the first has {width}")
+            yield reader.line_num, cells
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
+
+
+def _is_header(cells: Sequence[str], target: str | int | None) -> bool:
+    """Whether the first row holds names.
+
+    It does where a cell other than the target's is a text that does not stand for a missing value; and where it
+    counts 0, 1, 2, ..., as unnamed columns of a data frame do.
+    """
+    if len(cells) > 2 and list(cells) == [str(j) for j in range(len(cells))]:
+        return True
+    skip = position_in(len(cells), -1 if target is None else target)
+    others = [cell for j, cell in enumerate(cells) if j != skip or len(cells) == 1]
+    return any(_number(cell) is None and not _is_missing(cell) for cell in others)
+
+
+def _numbered(width: int, target: str | int | None, position: int | None) -> list[str]:
+    """Name the columns of a file without a header x0, x1, ...; they are counted as if the target were there."""
+    lacking = None
+    if position is None and target is not None:
+        lacking = position_in(width + 1, str(target).removeprefix("x"))
+    return [f"x{j}" for j in range(width + (lacking is not None)) if j != lacking]
+
+
+def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
+    what = "missing value" if _is_missing(cell) else "not a finite number:"
+    shown = repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell.strip() else "(empty cell)"
+    raise ValueError(f"{path}: line {line}, column {name!r}: {what} {shown}")
+
+
+def _collect(path: str, rows: Iterable[Row], names: Sequence[str], position: int | None) -> tuple[Any, Any, Any]:
+    """Return the features' values row after row, the targets' cells and the line numbers."""
+    values, labels, lines = array("d"), [], array("q")
+    for line, cells in rows:
+        if position is not None:
+            labels.append(cells.pop(position).strip())
+        try:
+            values.extend(map(float, cells))
+        except ValueError:
+            name, cell = next((n, c) for n, c in zip(names, cells, strict=True) if _number(c) is None)
+            _refuse_cell(path, line, name, cell)
+        lines.append(line)
+    return values, labels, lines
+
+
+def _targets(path: str, name: str, labels: list[str], lines: Sequence[int], needed: bool) -> NDArray[Any] | None:
+    """Return the targets as numbers if all of them are, as class names if none is."""
+    missing = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
+    if missing is not None:
+        if needed:
+            _refuse_cell(path, lines[missing], name, labels[missing])
+        return None
+    numbers = [_number(label) for label in labels]
+    texts = [i for i, number in enumerate(numbers) if number is None]
+    if len(texts) == len(labels):
+        return np.array(labels, dtype=str)
+    if texts:
+        i, j = texts[0], next(i for i, number in enumerate(numbers) if number is not None)
+        both = f"{labels[i]!r} (line {lines[i]}) and {labels[j]!r} (line {lines[j]})"
+        raise ValueError(f"{path}: column {name!r}: targets are numbers or class names, not both: {both}")
+    for line, label, number in zip(lines, labels, numbers, strict=True):
+        if not math.isfinite(number or 0.0):
+            _refuse_cell(path, line, name, label)
+    return np.array(numbers, dtype=np.float64)
+
+
+def read_delimited(
+    path: str,
+    target: str | int | None = None,
+    *,
+    tabs: bool = False,
+    n_features: int | None = None,
+    needs_target: bool = True,
+) -> Table:
+    """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
+    with opened(path) as stream:
+        rows = _rows(path, stream, tabs)
+        first = next(rows, None)
+        if first is None:
+            raise ValueError(f"{path}: empty: no line with data")
+        cells = [cell.strip() for cell in first[1]]
+        has_header = _is_header(cells, target)
+        names = [cell or f"x{j}" for j, cell in enumerate(cells)] if has_header else _numbered(len(cells), None, None)
+        check_names(path, names)
+        position = find_target(
+            path, names, target, has_header=has_header, needs_target=needs_target, n_features=n_features
+        )
+        if not has_header:
+            names = _numbered(len(cells), target, position)
+        target_name = None if position is None else names.pop(position)
+        if not names:
+            raise ValueError(f"{path}: no column besides the target {target_name!r}")
+        check_width(path, len(names), n_features)
+        values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, position)
+    if not lines:
+        raise ValueError(f"{path}: no data below the header")
+    X = np.frombuffer(values, dtype=np.float64).reshape(len(lines), len(names))
+    if at := first_not_finite(X):
+        _refuse_cell(path, lines[at[0]], names[at[1]], str(X[at]))
+    y = None if target_name is None else _targets(path, target_name, labels, lines, needs_target)
+    return Table(X, y, names, target_name if y is not None else None, path)

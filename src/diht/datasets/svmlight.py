@@ -1,0 +1,251 @@
+"""Read svmlight (LIBSVM) text: ``target index:value index:value ... # comment``, one sample a line."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.datasets.opening import line_blocks, opened
+from diht.datasets.table import Table
+
+__all__ = ["read_svmlight"]
+
+_TOKEN = re.compile(rb"[^\s#]*")
+_BOM = b"\xef\xbb\xbf"
+_INT32_MAX = np.iinfo(np.int32).max
+
+
+class _Growing:
+    """An array that grows in place, so that no second copy of it ever exists where the allocator can extend."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self._array: NDArray[Any] = np.empty(0, dtype)
+        self._size = 0
+
+    def extend(self, part: NDArray[Any]) -> None:
+        size = self._size + part.size
+        if size > self._array.size:  # refcheck: the array is private, nothing else refers to it
+            self._array.resize(max(size, self._array.size * 5 // 4), refcheck=False)
+        self._array[self._size : size] = part
+        self._size = size
+
+    def widen(self) -> None:
+        """Go from int32 to int64."""
+        if self._array.dtype == np.int32:
+            self._array = self._array.astype(np.int64)
+
+    def finish(self) -> NDArray[Any]:
+        """Give the array up, cut to its size."""
+        self._array.resize(self._size, refcheck=False)
+        return self._array
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some lines of the file, parsed; `first_line` is the number of the first of them."""
+
+    path: str
+    text: bytes
+    first_line: int
+    target: NDArray[np.float64]
+    row_at: NDArray[np.int64]
+    row_end: NDArray[np.int64]
+    index: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+    def fail(self, at: int, message: str) -> NoReturn:
+        """Raise with the number of the line that holds byte `at`."""
+        line = self.first_line + self.text.count(b"\n", 0, at)
+        raise ValueError(f"{self.path}: line {line}: {message}")
+
+    def token(self, at: int) -> bytes:
+        match = _TOKEN.match(self.text, at)
+        return match.group() if match else b""
+
+    def row_of(self, slot: int) -> int:
+        """Return where the row that holds a pair begins in the text."""
+        return int(self.row_at[np.searchsorted(self.row_end, slot, side="right")])
+
+
+def _shown(token: bytes) -> str:
+    """Return a token as it can be printed, not too long."""
+    return ascii(token[:40].decode("latin-1")) + ("..." if len(token) > 40 else "")
+
+
+def _finite(token: bytes) -> float | None:
+    try:
+        number = float(token)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+class _Parser:
+    """Parse the file block by block, into arrays that are used again for every block."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._line = 1
+        self._room = 0
+
+    def _make_room(self, size: int) -> None:
+        if size > self._room:
+            self._room = size
+            rows, pairs = size // 2, size // 3  # most that so many bytes can hold; see the kernel
+            self._target, self._row_at, self._row_end = np.empty(rows), *np.empty((2, rows), np.int64)
+            self._index, self._value = np.empty(pairs, np.int64), np.empty(pairs)
+            self._hard_at, self._hard_slot = np.empty((2, rows), np.int64)
+
+    def __call__(self, text: bytes) -> _Block:
+        """Parse whole lines; numbers that the kernel leaves open are read by Python's ``float``."""
+        from diht.datasets.svmlight_kernel import parse
+
+        self._make_room(len(text))
+        lines, rows, pairs, hard, ordered, stop = parse(
+            np.frombuffer(text, np.uint8),
+            *(self._target, self._row_at, self._row_end),
+            *(self._index, self._value),
+            *(self._hard_at, self._hard_slot),
+        )
+        block = _Block(
+            *(self._path, text, self._line),
+            *(self._target[:rows], self._row_at[:rows], self._row_end[:rows]),
+            *(self._index[:pairs], self._value[:pairs]),
+        )
+        self._line += lines
+        _read_hard(block, self._hard_at[:hard].tolist(), self._hard_slot[:hard].tolist())
+        if stop < len(text):
+            _refuse(block, stop)
+        if not ordered:
+            _sort_rows(block)
+        return block
+
+
+def _read_hard(block: _Block, at: list[int], slot: list[int]) -> None:
+    """Read the numbers that the kernel left open, with Python's ``float``."""
+    for a, j in zip(at, slot, strict=True):
+        token = block.token(a)
+        number = _finite(token.split(b":", 1)[1] if j >= 0 else token)
+        if number is None and j >= 0:
+            block.fail(a, f"{_shown(token)}: the value is not a finite number")
+        elif number is None:
+            block.fail(a, f"the target {_shown(token)} is not a finite number")
+        elif j >= 0:
+            block.value[j] = number
+        elif -1 - j < block.target.size:  # not that of a line that breaks off
+            block.target[-1 - j] = number
+
+
+def _refuse(block: _Block, at: int) -> NoReturn:
+    """Say what is wrong with a token that is no index:value pair."""
+    token = block.token(at)
+    index, colon, _ = token.partition(b":")
+    if colon and re.fullmatch(rb"-\d+", index):
+        block.fail(at, f"{_shown(token)}: the index is negative")
+    if colon and index.isdigit():
+        block.fail(at, f"{_shown(token)}: the index is too large")
+    block.fail(at, f"{_shown(token)} is not an index:value pair")
+
+
+def _sort_rows(block: _Block) -> None:
+    """Sort the pairs of every row by index, in place; an index that comes twice in a row is an error."""
+    row = np.repeat(np.arange(block.row_end.size), np.diff(block.row_end, prepend=0))
+    order = np.lexsort((block.index, row))
+    block.index[:] = block.index[order]
+    block.value[:] = block.value[order]
+    twice = np.flatnonzero((np.diff(block.index) == 0) & (np.diff(row) == 0))
+    if twice.size:
+        slot = int(twice[0])
+        block.fail(block.row_of(slot), f"the index {block.index[slot]} appears twice")
+
+
+def _check_targets(block: _Block, unlabelled: bool) -> None:
+    """Every line has a target, or none has."""
+    wrong = np.isnan(block.target) != unlabelled
+    if wrong.any():
+        at = int(block.row_at[wrong.argmax()])
+        token = _shown(block.token(at))
+        block.fail(at, f"a target {token}, where other lines have none" if unlabelled else f"no target before {token}")
+
+
+def read_svmlight(
+    path: str, *, n_features: int | None = None, needs_target: bool = True, zero_based: bool | None = None
+) -> Table:
+    """Read an svmlight file into a CSR table.
+
+    Parameters
+    ----------
+    path : str
+        Plain, or compressed as its name says.
+    n_features : int, optional
+        The number of columns; more than the file has means columns of zeros, fewer is an error.
+    needs_target : bool
+        False: lines may begin with a pair, if all of them do.
+    zero_based : bool, optional
+        Whether indices start at 0; by default they do where an index 0 occurs.
+
+    Notes
+    -----
+    Numbers are rounded correctly, as Python's ``float`` does.  ``qid:n`` and comments are skipped, unsorted rows
+    sorted.  The text is parsed a few megabytes at a time; what is held is the table.
+    """
+    targets, row_ends = _Growing(np.float64), _Growing(np.int64)
+    indices, values = _Growing(np.int32), _Growing(np.float64)
+    row_ends.extend(np.zeros(1, np.int64))
+    pairs, rows, smallest, largest, unlabelled = 0, 0, 1, -1, False
+    parse = _Parser(path)
+    with opened(path) as stream:
+        for text in line_blocks(stream):
+            block = parse(text if rows else text.removeprefix(_BOM))
+            if not block.target.size:
+                continue
+            if rows == 0:
+                unlabelled = not needs_target and bool(np.isnan(block.target[0]))
+            _check_targets(block, unlabelled)
+            targets.extend(block.target)
+            row_ends.extend(block.row_end + pairs)
+            rows += block.target.size
+            if not block.index.size:
+                continue
+            smallest, largest = min(smallest, int(block.index.min())), max(largest, int(block.index.max()))
+            if zero_based is False and smallest == 0:
+                block.fail(block.row_of(int(block.index.argmin())), "index 0, where indices must start at 1")
+            if largest > _INT32_MAX:
+                indices.widen()
+            indices.extend(block.index)
+            values.extend(block.value)
+            pairs += block.index.size
+    if rows == 0:
+        raise ValueError(f"{path}: empty: no line with data")
+    if pairs == 0 and n_features is None:
+        raise ValueError(f"{path}: no index:value pair in the whole file")
+    zero_based = smallest == 0 if zero_based is None else zero_based
+    width = largest + 1 if zero_based else max(largest, 0)
+    if n_features is not None and width > n_features:
+        raise ValueError(f"{path}: the largest index {largest} is beyond the {n_features} features expected")
+    X = _csr(values.finish(), indices.finish(), row_ends.finish(), not zero_based, (rows, n_features or width))
+    return Table(X, None if unlabelled else targets.finish(), None, None, path, zero_based)
+
+
+def _csr(
+    data: NDArray[np.float64],
+    indices: NDArray[Any],
+    indptr: NDArray[np.int64],
+    one_based: bool,
+    shape: tuple[int, int],
+) -> Any:
+    """Assemble the CSR array without a copy, 32-bit where everything fits."""
+    from scipy.sparse import csr_array
+
+    if one_based:
+        indices -= 1
+    if max(data.size, *shape) <= _INT32_MAX and indices.dtype == np.int32:
+        indptr = indptr.astype(np.int32)
+    X = csr_array((data, indices, indptr), shape=shape, copy=False)
+    X.has_canonical_format = True  # sorted and without duplicates: need not be checked again
+    return X
