@@ -742,6 +742,22 @@ def test_kernel_describes_the_loss(loss: Loss) -> None:
         np.testing.assert_array_equal([np.max(end) for end in loss.domain(y)], ends)
 
 
+def test_an_interval_of_ones_own_turns_with_the_target() -> None:
+    """A member of the family with F = [-2, 1/2] for y = 1: everything follows from low, high and mu."""
+
+    class Lopsided(QuadraticConjugate):
+        task, mu, low, high = "classification", 0.3, -2.0, 0.5
+
+    loss, y = Lopsided(), np.array([1.0, -1.0])
+    np.testing.assert_array_equal(loss.domain(y), [[-2.0, -0.5], [0.5, 2.0]])
+    np.testing.assert_array_equal(loss.project(np.array([-9.0, -9.0]), y), [-2.0, -0.5])
+    np.testing.assert_array_equal(loss.project(np.array([9.0, 9.0]), y), [0.5, 2.0])
+    u = np.array([0.9, -0.9])
+    np.testing.assert_allclose(loss.derivative(u, y), [-1 / 3, 1 / 3])
+    np.testing.assert_allclose(gap(loss, u, loss.derivative(u, y), y), 0.0, atol=1e-15)
+    assert loss.kernel() == (0, 0.3, -2.0, 0.5)
+
+
 def test_a_users_loss_has_no_kernel() -> None:
     assert LogCosh().kernel() is None
 
@@ -770,10 +786,10 @@ def test_classification_targets(loss: Loss) -> None:
         loss.check_targets(good)
     for bad, message in (
         ([1.0, 0.0], f"y must be -1 or +1 for the {loss.name} loss, got 0.0 at position 1"),
-        ([1, -1, 2], f"y must be -1 or +1 for the {loss.name} loss, got 2 at position 2"),
+        ([1, -1, 2], f"y must be -1 or +1 for the {loss.name} loss, got 2.0 at position 2"),
         ([1 + EPS], f"y must be -1 or +1 for the {loss.name} loss, got {1 + EPS} at position 0"),
         ([1.0, np.nan], "y must be finite, got nan at position 1"),
-        ([True, False], f"y must be -1 or +1 for the {loss.name} loss, got False at position 1"),
+        ([True, False], f"y must be -1 or +1 for the {loss.name} loss, got 0.0 at position 1"),
     ):
         with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
             loss.check_targets(bad)

@@ -42,7 +42,7 @@ Array: TypeAlias = Any
 _MAX_BRACKETING_STEPS = 240
 
 # Newton on a convex function from a start less than 1.4 above its root: the error is below rounding after 6 steps.
-_LOGISTIC_NEWTON_STEPS = 7
+_LOGISTIC_NEWTON_STEPS = 6
 
 
 def _namespace(*arrays: Array) -> Any:
@@ -205,7 +205,7 @@ def _refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
     """Raise ValueError with the first target that is bad, if there is one."""
     if bool(xp.any(bad)):
         first = int(xp.nonzero(bad)[0][0])
-        raise ValueError(f"{requirement}, got {y[first]} at position {first}")
+        raise ValueError(f"{requirement}, got {float(y[first])} at position {first}")
 
 
 class QuadraticConjugate(Loss):
