@@ -46,6 +46,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _U = 2.0**-53  # unit roundoff of float64
+_TINY = 2.0**-1074  # what a product that underflows may lose
 # Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.
 _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
 
@@ -252,30 +253,38 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     """
     loss, y, s, lam = problem.loss, problem.y, problem.s, problem.lam
     at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
-    trivial = 0.0 - float(s @ at_zero) - _PAIRWISE * _U * float(s @ np.abs(at_zero))
+    trivial = 0.0 - float(np.sum(s * at_zero)) - _PAIRWISE * _U * float(s @ np.abs(at_zero))
     if not np.all(np.isfinite(alpha)):
         return Bound(trivial, np.zeros_like(y), 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         c = s * alpha
-        norm_c = float(np.linalg.norm(c)) * (1.0 + 1e-9)
+        norm_c = _norm(c)
         if value_of_g is None:
             value_of_g = problem.constraint.value(problem.design.rmatvec(c) if g is None else g)
         conjugate = np.asarray(loss.conjugate(alpha, y))
-        value = -float(s @ conjugate) - value_of_g / (2.0 * lam)
+        # Summed pairwise: the error of a dot product grows with the number of samples.
+        value = -float(np.sum(s * conjugate)) - value_of_g / (2.0 * lam)
         # The entries of X'c are off by the product's own rounding, and at most as much again by that of c = s alpha.
-        error = 2.0 * norm_c * problem.rounding_norm
+        error = 2.0 * (norm_c * problem.rounding_norm + problem.underflow_norm)
         lost = (_ELEMENTWISE + _PAIRWISE) * _U * float(s @ (np.abs(conjugate) + 2.0 * np.abs(y * alpha)))
         if problem.fit_intercept:
             shrink = _imbalance(c)
             error += shrink * norm_c * problem.column_norm
             lost += 2.0 * shrink * float(s @ np.maximum(at_zero - conjugate, 0.0))
         relative = (problem.constraint.size + 16.0) * _U
-        norm = np.sqrt(value_of_g)
+        norm = np.sqrt(value_of_g + problem.constraint.size * _TINY)
+        lost += 4.0 * len(c) * _TINY
         lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     if not np.isfinite(safe) or safe < trivial:
         return Bound(trivial, np.zeros_like(y), 0.0)
     return Bound(float(safe) + 0.0, alpha, float(value - safe))
+
+
+def _norm(c: Vector) -> float:
+    """Euclidean norm, rounded up, of a vector whose squares may underflow."""
+    largest = float(np.abs(c).max())
+    return largest and largest * float(np.linalg.norm(c / largest)) * (1.0 + 1e-9)
 
 
 def _imbalance(c: Vector) -> float:

@@ -33,7 +33,7 @@ def increasing_root(h: Callable[[float], float], start: float = 0.0) -> float:
         return start
     width = 1e-3 * max(1.0, abs(start))
     evaluations = 1
-    while h_left * h_right > 0.0 and evaluations < _MAX_EVALUATIONS:
+    while (h_left > 0.0 or h_right < 0.0) and evaluations < _MAX_EVALUATIONS:
         if h_right < 0.0:
             left, h_left = right, h_right
             right = right + width
@@ -50,7 +50,7 @@ def increasing_root(h: Callable[[float], float], start: float = 0.0) -> float:
         width = max(2.0 * width, min(2.0 * missing, 1e3 * width))
         if not np.isfinite(left) or not np.isfinite(right):
             break
-    if h_left * h_right > 0.0:
+    if h_left > 0.0 or h_right < 0.0:
         return left if abs(h_left) < abs(h_right) else right
     return _illinois(h, left, h_left, right, h_right)
 

@@ -126,12 +126,19 @@ class Problem:
         return self._norm(self.design.rmatvec_error(1.0))
 
     @cached_property
+    def underflow_norm(self) -> float:
+        """Constraint norm of what X'c can lose by underflow, whatever the size of c."""
+        lost = self.design.rmatvec_error(0.0) + 2.0**-1074 * np.sqrt(self.shape[0]) * self.design.column_norms()
+        return self._norm(lost)
+
+    @cached_property
     def column_norm(self) -> float:
         """Constraint norm of the columns' norms: how far X'c can move with a c of norm one."""
         return self._norm(self.design.column_norms())
 
     def _norm(self, v: Vector) -> float:
-        return float(np.sqrt(self.constraint.value(v))) * (1.0 + 1e-9)
+        largest = float(v.max())  # divided by it, no square underflows
+        return largest and largest * float(np.sqrt(self.constraint.value(v / largest))) * (1.0 + 1e-9)
 
     def intercept_of(self, w: Vector, b: float) -> float:
         """Intercept in the user's coordinates, from `b` of the centred design."""

@@ -1,0 +1,159 @@
+"""Answers that owe nothing to the solvers: brute force, closed forms, exact arithmetic, and data to ask about."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import combinations
+from typing import Any
+
+import mpmath
+import numpy as np
+from mpmath import mp, mpf
+from numpy.typing import NDArray
+
+from diht import Problem
+from diht.duality import primal
+from diht.losses import Logistic, Loss
+from diht.solvers.refit import refit
+
+Vector = NDArray[np.float64]
+
+mp.dps = 60
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Data
+
+
+def targets(loss: Loss, u: Vector, rng: np.random.Generator) -> Vector:
+    """Noisy targets for the predictions u that suit a loss; both classes occur."""
+    noisy = u + 0.5 * np.abs(u).mean() * rng.standard_normal(len(u))
+    if loss.task == "regression":
+        return noisy
+    y = np.where(noisy >= np.median(noisy), 1.0, -1.0)
+    y[0], y[-1] = 1.0, -1.0
+    return y
+
+
+def small_data(loss: Loss, n: int = 24, d: int = 7, seed: int = 0) -> tuple[Vector, Vector]:
+    """A matrix on a grid of eighths (exact in float32), with zeros, an empty row and twin columns; and its targets."""
+    rng = np.random.default_rng(seed)
+    X = np.round(8 * rng.standard_normal((n, d))) / 8
+    X[rng.random((n, d)) < 0.3] = 0.0
+    X[n // 2] = 0.0
+    X[:, d - 1] = X[:, 0]
+    w = np.zeros(d)
+    w[[0, 2, 3]] = 2.0, -1.5, 1.0
+    return X, np.round(64 * targets(loss, X @ w + 0.5, rng)) / 64 if loss.task == "regression" else targets(
+        loss, X @ w + 0.5, rng
+    )
+
+
+def some_weights(n: int) -> Vector:
+    """Unequal weights, a fifth of them zero."""
+    weights = np.random.default_rng(5).integers(1, 5, n).astype(float)
+    weights[2::5] = 0.0
+    return weights
+
+
+def paper_design(d: int, n_true: int, n: int, seed: int) -> tuple[Vector, Vector, Vector]:
+    """The paper's synthetic regression (section 5.1): X, y and the planted coefficients.
+
+    The first `n_true` features carry a unit coefficient each and have unit variances and pairwise covariances 1/4; the
+    others are independent. All features have means drawn from N(0, 1), the noise is N(0, 1).
+    """
+    rng = np.random.default_rng(seed)
+    mean = np.concatenate([rng.standard_normal(n_true), rng.standard_normal(d - n_true)])
+    covariance = 0.25 + 0.75 * np.eye(n_true)
+    correlated = rng.standard_normal((n, n_true)) @ np.linalg.cholesky(covariance).T
+    X = np.hstack([correlated, rng.standard_normal((n, d - n_true))]) + mean
+    w = (np.arange(d) < n_true).astype(float)
+    return X, X @ w + rng.standard_normal(n), w
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Optima
+
+
+@dataclass(frozen=True)
+class Best:
+    """The best model over all supports."""
+
+    objective: float
+    w: Vector
+    b: float
+
+
+def best_subset(problem: Problem) -> Best:
+    """Try every support of the largest size: at most some hundreds of refits."""
+    n_features = problem.shape[1]
+    best = Best(np.inf, np.zeros(n_features), 0.0)
+    for support in combinations(range(n_features), problem.constraint.size):
+        w, b, u = refit(problem, np.array(support))
+        objective = primal(problem, w, b, u)
+        if objective < best.objective:
+            best = Best(objective, w, b)
+    return best
+
+
+def ridge(X: Vector, y: Vector, s: Vector, lam: float, fit_intercept: bool) -> tuple[Vector, float, float]:
+    """Minimise sum_i s_i (y_i - x_i.w - b)^2 + (lam/2) ||w||^2 by its normal equations: w, b, objective."""
+    mean_x = s @ X / s.sum() if fit_intercept else np.zeros(X.shape[1])
+    mean_y = float(s @ y / s.sum()) if fit_intercept else 0.0
+    Z, r = X - mean_x, y - mean_y
+    w = np.linalg.solve(Z.T @ (s[:, None] * Z) + 0.5 * lam * np.eye(X.shape[1]), Z.T @ (s * r))
+    residual = r - Z @ w
+    return w, mean_y - float(mean_x @ w), float(s @ residual**2 + 0.5 * lam * w @ w)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Exact arithmetic: sixty digits, the numbers that the problem stores taken as they are
+
+
+def exact_conjugate(loss: Loss, a: mpf, y: mpf) -> mpf:
+    """l*(a, y) of the table of losses, written anew."""
+    t = y * a
+    if loss.name == "squared":
+        return t + a * a / 4
+    if loss.name == "huber":
+        return t + a * a / 2 if abs(a) <= loss.delta else mp.inf
+    if loss.name == "squared_hinge":
+        return t + a * a / 4 if t <= 0 else mp.inf
+    if not -1 <= t <= 0:
+        return mp.inf
+    if loss.name == "logistic":
+        p = -t
+        return (p * mpmath.log(p) if p > 0 else 0) + ((1 - p) * mpmath.log1p(-p) if p < 1 else 0)
+    gamma = {"hinge": 0, "smoothed_hinge": getattr(loss, "gamma", 0)}[loss.name]
+    return t + mpf(gamma) / 2 * a * a
+
+
+def exact_columns(problem: Problem, X: Vector) -> list[list[mpf]]:
+    """The columns of the problem's design: X less the centre that the problem stores, divided by its scale."""
+    center, scale = getattr(problem.design, "center", None), getattr(problem.design, "scale", None)
+    columns = []
+    for j, column in enumerate(np.asarray(X, dtype=float).T):
+        m, q = (mpf(0) if center is None else mpf(center[j])), (mpf(1) if scale is None else mpf(scale[j]))
+        columns.append([(mpf(x) - m) / q for x in column.tolist()])
+    return columns
+
+
+def exact_dual(problem: Problem, X: Vector, alpha: list[mpf]) -> mpf:
+    """D(alpha) without rounding; -inf outside F."""
+    s = [mpf(x) for x in problem.s.tolist()]
+    y = [mpf(x) for x in problem.y.tolist()]
+    c = [si * ai for si, ai in zip(s, alpha, strict=True)]
+    squares = sorted(mpmath.fdot(column, c) ** 2 for column in exact_columns(problem, X))
+    conjugate = mpmath.fsum(
+        si * exact_conjugate(problem.loss, ai, yi) for si, ai, yi in zip(s, alpha, y, strict=True) if si
+    )
+    return -conjugate - mpmath.fsum(squares[-problem.constraint.size :]) / (2 * mpf(problem.lam))
+
+
+def exactly_balanced(problem: Problem, alpha: list[mpf]) -> list[mpf]:
+    """Shrink the entries of the heavier sign until sum_i s_i alpha_i is zero; stays in F, which is convex and holds 0."""
+    c = [mpf(si) * ai for si, ai in zip(problem.s.tolist(), alpha, strict=True)]
+    positive, negative = mpmath.fsum(x for x in c if x > 0), -mpmath.fsum(x for x in c if x < 0)
+    if positive == negative:
+        return alpha
+    sign, factor = (1, negative / positive) if positive > negative else (-1, positive / negative)
+    return [factor * ai if sign * ai > 0 else ai for ai in alpha]
