@@ -38,7 +38,8 @@ __all__ = [
 # An array of any namespace that follows the array API standard, or a number; there is no common type to name.
 Array: TypeAlias = Any
 
-# The limit of `Loss.conjugate_prox`: each third step halves the bracket, and float64 has 53 bits.
+# `Loss.conjugate_prox` needs about 20 steps where l is smooth. At a kink only the bisections, each third step, count:
+# 80 of them reach the 53 bits of float64 from a bracket 1e8 times as wide.
 _MAX_BRACKETING_STEPS = 240
 
 # Newton on a convex function from a start less than 1.4 above its root: the error is below rounding after 6 steps.
