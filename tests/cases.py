@@ -1,5 +1,93 @@
 """The cases that the property tests of every module run over."""
 
+import tempfile
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+
+from diht.design import AffineView, Design, as_design
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 
 LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber()]
+
+
+# Kinds of X: from a dense float64 array, a design of that kind and the dense float64 array that it stands for.
+Maker = Callable[[np.ndarray], tuple[Design, np.ndarray]]
+
+
+def _stored(convert: Callable[[np.ndarray], object], dtype: type = np.float64) -> Maker:
+    return lambda A: (as_design(convert(A.astype(dtype)), n_threads=2), A.astype(dtype).astype(np.float64))
+
+
+def _memmap(A: np.ndarray) -> np.ndarray:
+    with tempfile.TemporaryFile() as file:
+        A.tofile(file)
+        file.flush()
+        return np.memmap(file, dtype=A.dtype, mode="r", shape=A.shape)
+
+
+def _int64_indices(A: np.ndarray) -> sp.csr_array:
+    X = sp.csr_array(A)
+    X.indices, X.indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
+    return X
+
+
+def _read_only(A: np.ndarray) -> sp.csr_array:
+    X = sp.csr_array(A)
+    for array in (X.data, X.indices, X.indptr):
+        array.flags.writeable = False
+    return X
+
+
+def _untidy(A: np.ndarray) -> sp.csr_array:
+    """Every entry stored twice, as a third and two thirds of itself, explicit zeros too, and the columns descending."""
+    n, d = A.shape
+    columns = np.tile(np.repeat(np.arange(d)[::-1], 2), n)
+    data = np.stack([A[:, ::-1] / 4, 3 * A[:, ::-1] / 4], axis=2).ravel()
+    return sp.csr_array((data, columns, 2 * d * np.arange(n + 1)), shape=(n, d))
+
+
+def _unsorted(A: np.ndarray) -> sp.csr_array:
+    X = sp.csr_array(A[:, ::-1])
+    return sp.csr_array((X.data, A.shape[1] - 1 - X.indices, X.indptr), shape=A.shape)
+
+
+def _with_gaps(A: np.ndarray) -> tuple[Design, np.ndarray]:
+    A = A.copy()
+    A[::3], A[-1], A[:, ::4], A[:, -1] = 0.0, 0.0, 0.0, 0.0
+    return as_design(sp.csr_array(A), n_threads=2), A
+
+
+def _affine(make: Maker, center: bool, scale: bool) -> Maker:
+    def make_view(A: np.ndarray) -> tuple[Design, np.ndarray]:
+        base, twin = make(A)
+        m = np.linspace(-1.0, 2.0, A.shape[1]) if center else np.zeros(A.shape[1])
+        q = np.linspace(0.5, 3.0, A.shape[1]) if scale else np.ones(A.shape[1])
+        return AffineView(base, m if center else None, q if scale else None), (twin - m) / q
+
+    return make_view
+
+
+DESIGNS: list[tuple[str, Maker]] = [
+    ("dense C", _stored(np.ascontiguousarray)),
+    ("dense F", _stored(np.asfortranarray)),
+    ("dense C float32", _stored(np.ascontiguousarray, np.float32)),
+    ("dense F float32", _stored(np.asfortranarray, np.float32)),
+    ("dense memory map", _stored(_memmap)),
+    ("dense strided", _stored(lambda A: np.repeat(A, 2, axis=1)[:, ::2])),
+    ("CSR array", _stored(sp.csr_array)),
+    ("CSR matrix", _stored(sp.csr_matrix)),
+    ("CSR float32", _stored(sp.csr_array, np.float32)),
+    ("CSR int64 indices", _stored(_int64_indices)),
+    ("CSR read-only", _stored(_read_only)),
+    ("CSR duplicates, zeros", _stored(_untidy)),
+    ("CSR unsorted", _stored(_unsorted)),
+    ("CSR empty rows and columns", _with_gaps),
+    ("CSC array", _stored(sp.csc_array)),
+    ("COO array", _stored(sp.coo_array)),
+    ("centred dense", _affine(_stored(np.ascontiguousarray), True, False)),
+    ("centred and scaled dense F", _affine(_stored(np.asfortranarray), True, True)),
+    ("scaled CSR", _affine(_stored(sp.csr_array), False, True)),
+    ("centred and scaled CSR", _affine(_stored(sp.csr_array), True, True)),
+]

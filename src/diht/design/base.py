@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from diht.design.step import Codes, Step, Vector
 from diht.design.threads import run_parts
@@ -33,7 +33,12 @@ def gamma(n: float | Vector) -> Any:
 
 def frozen(a: Any, dtype: Any = np.float64) -> Any:
     """Return a contiguous read-only view (a copy only if need be), so that every caller meets the same compiled kernel."""
-    view = np.ascontiguousarray(a, dtype=dtype).view()
+    return frozen_view(np.ascontiguousarray(a, dtype=dtype))
+
+
+def frozen_view(a: NDArray[Any]) -> Any:
+    """Return a read-only view."""
+    view = a.view()
     view.flags.writeable = False
     return view
 
@@ -72,7 +77,7 @@ class Design(ABC):
         """Reads of the whole of X so far; a read of some rows or columns counts as its fraction of the stored entries."""
 
     @abstractmethod
-    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+    def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``.
 
         Parameters
@@ -84,22 +89,22 @@ class Design(ABC):
         """
 
     @abstractmethod
-    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+    def rmatvec(self, c: Vector, rows: Index | None = None) -> Vector:
         """Compute ``X' c``, or ``X[rows]' c`` with ``c`` as long as ``rows``."""
 
     @abstractmethod
-    def matvec_rmatvec(self, w: ArrayLike, c: ArrayLike) -> tuple[Vector, Vector]:
+    def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
         """Compute ``X w`` and ``X' c`` with one read of X."""
 
     @abstractmethod
     def block_step(
         self,
         step: Step,
-        w: ArrayLike,
+        w: Vector,
         offset: float,
         alpha: Vector,
-        y: ArrayLike,
-        s: ArrayLike,
+        y: Vector,
+        s: Vector,
         g: Vector,
         rows: Index | None = None,
         u: Vector | None = None,
@@ -150,7 +155,7 @@ class Design(ABC):
         """Euclidean norms of the columns."""
 
     @abstractmethod
-    def moments(self, s: ArrayLike) -> tuple[Vector, Vector]:
+    def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1; computed in two passes."""
 
     @abstractmethod
@@ -162,12 +167,26 @@ class Design(ABC):
         """
 
     @abstractmethod
-    def matvec_error(self, w: ArrayLike) -> float:
+    def matvec_error(self, w: Vector) -> float:
         """Bound the rounding error of every entry of ``matvec(w)``."""
 
     @abstractmethod
     def is_nonnegative(self) -> bool:
         """Whether no stored entry is negative (of the data, before a view's center and scale)."""
+
+
+class BlockWork(NamedTuple):
+    """The arguments of a block step as the kernels take them; empty ``rows`` stand for all."""
+
+    rows: Index
+    w: Vector
+    offset: float
+    alpha: Vector
+    y: Vector
+    s: Vector
+    step: Step
+    fresh: bool
+    u: Vector | None
 
 
 class StoredDesign(Design):
@@ -205,23 +224,8 @@ class StoredDesign(Design):
         """``g += c[r] x_rows[r]`` for ``start <= r < stop``."""
 
     @abstractmethod
-    def _fused(
-        self,
-        rows: Index,
-        start: int,
-        stop: int,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        codes: Codes,
-        store: bool,
-        fresh: bool,
-        g: Vector,
-        u: Vector,
-    ) -> float:
-        """Do the compiled step for ``start <= r < stop``."""
+    def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
+        """Do the compiled step for ``start <= r < stop`` of the work's rows; see :func:`diht.design.kernels.csr_step`."""
 
     @property
     def _fuses(self) -> bool:
@@ -254,7 +258,7 @@ class StoredDesign(Design):
         """Return the rows as the kernels take them: an empty array stands for all."""
         return NO_INDEX if rows is None else frozen(rows, np.int64)
 
-    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+    def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``."""
         w = frozen(w)
         index = self._rows(rows)
@@ -271,7 +275,7 @@ class StoredDesign(Design):
         """Return the support as the kernels take it, empty where reading whole rows is as fast."""
         return NO_INDEX
 
-    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+    def rmatvec(self, c: Vector, rows: Index | None = None) -> Vector:
         """Compute ``X' c``, or ``X[rows]' c``."""
         c = frozen(c)
         g = np.zeros(self.shape[1])
@@ -283,7 +287,7 @@ class StoredDesign(Design):
         self._scatter(lambda start, stop, into: self._add(index, start, stop, c, into), parts, g)
         return g
 
-    def matvec_rmatvec(self, w: ArrayLike, c: ArrayLike) -> tuple[Vector, Vector]:
+    def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
         """Compute ``X w`` and ``X' c`` with one read of X."""
         n, d = self.shape
         u, g = np.empty(n), np.empty(d)
@@ -295,11 +299,11 @@ class StoredDesign(Design):
     def block_step(
         self,
         step: Step,
-        w: ArrayLike,
+        w: Vector,
         offset: float,
         alpha: Vector,
-        y: ArrayLike,
-        s: ArrayLike,
+        y: Vector,
+        s: Vector,
         g: Vector,
         rows: Index | None = None,
         u: Vector | None = None,
@@ -315,38 +319,22 @@ class StoredDesign(Design):
             return 0.0
         parts, fraction = self._cut(index, scatter=True)
         self._passes += fraction
-        w, y, s = frozen(w), frozen(y), frozen(s)
+        work = BlockWork(index, frozen(w), float(offset), alpha, frozen(y), frozen(s), step, fresh, u)
         codes = step.codes() if self._fuses else None
         if codes is None:
-            work = self._chunked(step, index, w, offset, alpha, y, s, u, fresh)
+            totals = self._scatter(self._chunked(work), parts, g)
         else:
-            margins = NO_VECTOR if u is None else u
-            offset = float(offset)
+            totals = self._scatter(lambda start, stop, into: self._fused(work, codes, start, stop, into), parts, g)
+        return float(sum(totals))
 
-            def work(start: int, stop: int, into: Vector) -> float:
-                return self._fused(index, start, stop, w, offset, alpha, y, s, codes, step.store, fresh, into, margins)
-
-        return float(sum(self._scatter(work, parts, g)))
-
-    def _chunked(
-        self,
-        step: Step,
-        rows: Index,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        u: Vector | None,
-        fresh: bool,
-    ) -> Callable[[int, int, Vector], float]:
-        """Return the work of one part for a step that numpy computes: gather, step and scatter a chunk while it is in the cache."""
+    def _chunked(self, work: BlockWork) -> Callable[[int, int, Vector], float]:
+        """Return what one thread does where numpy computes the step: a chunk is gathered and scattered while in the cache."""
+        rows, w, offset, alpha, y, s, step, fresh, u = work
         margins = np.empty(rows.size or self.shape[0])
         c = np.empty_like(margins)
         size = self._chunk_rows()
 
-        def work(start: int, stop: int, into: Vector) -> float:
-            total = 0.0
+        def part(start: int, stop: int, into: Vector) -> float:
             for begin in range(start, stop, size):
                 end = min(begin + size, stop)
                 chunk: Any = rows[begin:end] if rows.size else slice(begin, end)
@@ -355,15 +343,14 @@ class StoredDesign(Design):
                 old = alpha[chunk]
                 new = step(old, margins[begin:end], y[chunk])
                 c[begin:end] = s[chunk] * (new if fresh else new - old)
+                self._add(rows, begin, end, c, into)
                 if step.store:
                     alpha[chunk] = new
                 if u is not None:
                     u[chunk] = margins[begin:end]
-                self._add(rows, begin, end, c, into)
-                total += float(c[begin:end].sum())
-            return total
+            return float(c[start:stop].sum())
 
-        return work
+        return part
 
     def _scatter(self, work: Callable[..., Any], parts: list[tuple[int, int]], g: Vector) -> list[Any]:
         """Call ``work(start, stop, accumulator)`` for every part and add the accumulators to ``g`` in the order of the parts.
@@ -406,7 +393,7 @@ class StoredDesign(Design):
             self._passes += 1.0
         return self._column_norms
 
-    def moments(self, s: ArrayLike) -> tuple[Vector, Vector]:
+    def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1."""
         s = frozen(s)
         mean = self.rmatvec(s)
@@ -424,7 +411,7 @@ class StoredDesign(Design):
         bound: Vector = gamma(n) * (norm_c * self.column_norms()) * (1.0 + 4.0 * gamma(n)) + n * SMALLEST
         return bound
 
-    def matvec_error(self, w: ArrayLike) -> float:
+    def matvec_error(self, w: Vector) -> float:
         r"""Bound the rounding error of every entry of ``matvec(w)``: :math:`\gamma_n \|w\| \max_i \|x_i\|`.
 
         A product with 0 is exact, so that n is at most the number of nonzeros of w.

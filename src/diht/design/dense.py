@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from diht.design.base import ENTRIES_PER_CHUNK, ENTRIES_PER_THREAD, NO_INDEX, Index, StoredDesign, frozen
+from diht.design.base import (
+    ENTRIES_PER_CHUNK,
+    ENTRIES_PER_THREAD,
+    NO_INDEX,
+    NO_VECTOR,
+    BlockWork,
+    Index,
+    StoredDesign,
+    frozen,
+)
 from diht.design.step import Codes, Vector
 
 
@@ -45,7 +55,7 @@ class DenseDesign(StoredDesign):
             raise IndexError(f"rows must lie in [0, {n_rows})")
         n_parts = max(1, min(self.n_threads, n, n * d // ENTRIES_PER_THREAD))
         cuts = [n * t // n_parts for t in range(n_parts + 1)]
-        return list(zip(cuts[:-1], cuts[1:], strict=True)), n / n_rows
+        return list(pairwise(cuts)), n / n_rows
 
     @property
     def _fuses(self) -> bool:
@@ -66,26 +76,13 @@ class DenseDesign(StoredDesign):
         add = kernels.dense_add if self._by_rows else kernels.flat_add
         add(self._kernel_view, rows, start, stop, c, g)
 
-    def _fused(
-        self,
-        rows: Index,
-        start: int,
-        stop: int,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        codes: Codes,
-        store: bool,
-        fresh: bool,
-        g: Vector,
-        u: Vector,
-    ) -> float:
+    def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
         from diht.design import kernels
 
-        return float(
-            kernels.dense_step(self._kernel_view, rows, start, stop, w, offset, alpha, y, s, *codes, store, fresh, g, u)
+        rows, w, offset, alpha, y, s, step, fresh, u = work
+        margins = NO_VECTOR if u is None else u
+        return kernels.dense_step(
+            self._kernel_view, rows, start, stop, w, offset, alpha, y, s, *codes, step.store, fresh, g, margins
         )
 
     def _hint(self, support: Index | None) -> Index:
@@ -100,7 +97,7 @@ class DenseDesign(StoredDesign):
             raise IndexError(f"support must lie in [0, {self.shape[1]})")
         return support
 
-    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+    def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``."""
         if rows is None and self.dtype == np.float64 and self._hint(support).size == 0:
             self._passes += 1.0
@@ -112,7 +109,7 @@ class DenseDesign(StoredDesign):
             self._passes = before + (self._passes - before) * chosen.size / self.shape[1]
         return out
 
-    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+    def rmatvec(self, c: Vector, rows: Index | None = None) -> Vector:
         """Compute ``X' c``, or ``X[rows]' c``."""
         if rows is None and self.dtype == np.float64:
             self._passes += 1.0

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from diht.design.base import ENTRIES_PER_CHUNK, ENTRIES_PER_THREAD, NO_INDEX, Index, StoredDesign, frozen
+from diht.design.base import (
+    ENTRIES_PER_CHUNK,
+    ENTRIES_PER_THREAD,
+    NO_INDEX,
+    NO_VECTOR,
+    BlockWork,
+    Index,
+    StoredDesign,
+    frozen,
+    frozen_view,
+)
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
 
 # Passes over the CSR that one conversion to CSC costs, about; it is made once so many would have been saved.
 CONVERSION_PASSES = 25.0
+# Entries read per feature from which on the fused step keeps w and the accumulator side by side in memory.
+PAIRED_ENTRIES = 10
+# Entries per feature below which a thread of a scatter would spend its time on adding up its accumulator.
+THREAD_ENTRIES_PER_FEATURE = 1.5
 
 
 class Compressed(NamedTuple):
@@ -117,12 +132,12 @@ class SparseDesign(StoredDesign):
         if entries < 0:
             raise IndexError(f"rows must lie in [0, {self.shape[0]})")
         bounds = cuts.tolist()
-        return list(zip(bounds[:-1], bounds[1:], strict=True)), entries / max(1, self._stored)
+        return list(pairwise(bounds)), entries / max(1, self._stored)
 
     def _n_parts(self, entries: int, scatter: bool) -> int:
         """Return the number of threads worth using; each scatter needs d numbers of its own to be added up afterwards."""
-        work = entries // 2 - self.shape[1] if scatter else entries
-        return max(1, min(self.n_threads, work // ENTRIES_PER_THREAD))
+        least = max(ENTRIES_PER_THREAD, int(THREAD_ENTRIES_PER_FEATURE * self.shape[1])) if scatter else ENTRIES_PER_THREAD
+        return max(1, min(self.n_threads, entries // least))
 
     def _chunk_rows(self) -> int:
         return max(1, ENTRIES_PER_CHUNK * self.shape[0] // max(1, self._stored))
@@ -137,31 +152,26 @@ class SparseDesign(StoredDesign):
 
         kernels.csr_add(*self._by_rows(), rows, start, stop, c, g)
 
-    def _fused(
-        self,
-        rows: Index,
-        start: int,
-        stop: int,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        codes: Codes,
-        store: bool,
-        fresh: bool,
-        g: Vector,
-        u: Vector,
-    ) -> float:
+    def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
         from diht.design import kernels
 
-        return float(
-            kernels.csr_step(*self._by_rows(), rows, start, stop, w, offset, alpha, y, s, *codes, store, fresh, g, u)
+        rows, w, offset, alpha, y, s, step, fresh, u = work
+        margins = NO_VECTOR if u is None else u
+        into = g
+        if (stop - start) * self._stored >= PAIRED_ENTRIES * self.shape[1] * self.shape[0]:
+            pair = np.zeros((self.shape[1], 2))
+            pair[:, 0] = w
+            w, into = frozen_view(pair[:, 0]), pair[:, 1]
+        total = kernels.csr_step(
+            *self._by_rows(), rows, start, stop, w, offset, alpha, y, s, *codes, step.store, fresh, into, margins
         )
+        if into is not g:
+            g += into
+        return total
 
     # Products through the columns
 
-    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+    def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``; through the columns of a small support if the CSC is there or will pay."""
         if rows is None:
             if support is not None and self._columns_pay(support):
@@ -197,7 +207,7 @@ class SparseDesign(StoredDesign):
         kernels.csr_support_add(*self._by_columns(), frozen(support, np.int64), w, u)
         return u
 
-    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+    def rmatvec(self, c: Vector, rows: Index | None = None) -> Vector:
         """Compute ``X' c``, or ``X[rows]' c``."""
         if rows is not None or self._csr is not None:
             return super().rmatvec(c, rows)
@@ -245,8 +255,8 @@ class SparseDesign(StoredDesign):
         center = np.zeros(d) if center is None else center
         weight = np.ones(d) if scale is None else 1.0 / scale**2
         out = np.empty(self.shape[0])
-        kernels.csr_row_norms_sq(*self._by_rows(), center, weight, out)
-        return np.maximum(out + float(weight @ center**2), 0.0)
+        kernels.csr_row_norms_sq(*self._by_rows(), center, weight, float(weight @ center**2), out)
+        return out
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
         from diht.design import kernels
@@ -265,4 +275,4 @@ def _equal_parts(indptr: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:
     n = indptr.size - 1
     targets = np.arange(1, n_parts) * (int(indptr[-1]) / n_parts)
     bounds = [0, *np.searchsorted(indptr, targets).clip(0, n).tolist(), n]
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))

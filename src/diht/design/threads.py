@@ -10,7 +10,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def available_cores() -> int:
-    """Number of processors that this process may run on."""
+    """Return the number of processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -105,10 +105,10 @@ def run_parts(work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[
     """
     if len(parts) == 1:
         return [work(*parts[0])]
-    futures = []
+    futures: list[Future[T]] = []
     try:
-        for part in parts[1:]:
-            futures.append(_pool.get(len(parts) - 1).submit(work, *part))
+        executor = _pool.get(len(parts) - 1)
+        futures.extend(executor.submit(work, *part) for part in parts[1:])
     except RuntimeError:  # the executor was outgrown or the interpreter is ending: what was not submitted is done here
         pass
     results = [work(*parts[0])]

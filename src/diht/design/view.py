@@ -54,7 +54,7 @@ class AffineView(Design):
 
     # Products
 
-    def _raw(self, w: ArrayLike) -> tuple[Vector, float]:
+    def _raw(self, w: Vector) -> tuple[Vector, float]:
         """Return ``w / scale`` and its product with the center."""
         w = np.asarray(w, dtype=np.float64)
         if self.scale is not None:
@@ -69,19 +69,19 @@ class AffineView(Design):
             g /= self.scale
         return g
 
-    def matvec(self, w: ArrayLike, support: Index | None = None, rows: Index | None = None) -> Vector:
+    def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``Z w``, or ``Z[rows] w``."""
         w, shift = self._raw(w)
         u = self.base.matvec(w, support, rows)
         u -= shift
         return u
 
-    def rmatvec(self, c: ArrayLike, rows: Index | None = None) -> Vector:
+    def rmatvec(self, c: Vector, rows: Index | None = None) -> Vector:
         """Compute ``Z' c``, or ``Z[rows]' c``."""
         c = np.asarray(c, dtype=np.float64)
         return self._back(self.base.rmatvec(c, rows), float(c.sum()))
 
-    def matvec_rmatvec(self, w: ArrayLike, c: ArrayLike) -> tuple[Vector, Vector]:
+    def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
         """Compute ``Z w`` and ``Z' c`` with one read of X."""
         w, shift = self._raw(w)
         c = np.asarray(c, dtype=np.float64)
@@ -92,11 +92,11 @@ class AffineView(Design):
     def block_step(
         self,
         step: Step,
-        w: ArrayLike,
+        w: Vector,
         offset: float,
         alpha: Vector,
-        y: ArrayLike,
-        s: ArrayLike,
+        y: Vector,
+        s: Vector,
         g: Vector,
         rows: Index | None = None,
         u: Vector | None = None,
@@ -146,7 +146,7 @@ class AffineView(Design):
             self.base._passes += 1.0
         return self._column_norms
 
-    def moments(self, s: ArrayLike) -> tuple[Vector, Vector]:
+    def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1."""
         mean, variance = self.base.moments(s)
         if self.center is not None:
@@ -179,7 +179,7 @@ class AffineView(Design):
             error = error / self.scale
         return np.asarray(error * (1.0 + 16.0 * gamma(self.shape[0])) + 4.0 * SMALLEST)
 
-    def matvec_error(self, w: ArrayLike) -> float:
+    def matvec_error(self, w: Vector) -> float:
         """Bound the rounding error of every entry of ``matvec(w)``."""
         raw, _ = self._raw(w)
         n = int(np.count_nonzero(raw))

@@ -1,0 +1,621 @@
+"""Every kind of design against the dense array that it stands for."""
+
+import math
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
+
+from cases import DESIGNS, LOSSES
+from diht.design import AffineView, Step, as_design, effective_n_threads, spectral_bound
+from diht.design import base as base_module
+from diht.losses import Huber, SmoothedHinge, Squared
+
+N, D = 41, 17
+MAKERS = [pytest.param(make, id=name) for name, make in DESIGNS]
+MODES = ["explicit", "implicit", "derivative", "identity", "margin"]
+
+
+def matrix(seed=0, n=N, d=D):
+    """A matrix with many zeros, some large entries and a dense column."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(n, d)) * (rng.random((n, d)) < 0.4)
+    A[:, d // 2] = rng.normal(size=n) + 3.0
+    return A
+
+
+@pytest.fixture(params=["inline", "threads"])
+def cutting(request, monkeypatch):
+    """Small work runs inline; here it is also cut among threads."""
+    if request.param == "threads":
+        for module in ("dense", "sparse"):
+            monkeypatch.setattr(f"diht.design.{module}.ENTRIES_PER_THREAD", 1)
+        monkeypatch.setattr("diht.design.sparse.THREAD_ENTRIES_PER_FEATURE", 0)
+        monkeypatch.setattr("diht.design.sparse.PAIRED_ENTRIES", 0)
+
+
+def close(a, b, scale=1.0):
+    np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * scale)
+
+
+# Products
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("rows", [None, [3], [7, 2, 40, 0], list(range(N))[::-1], []])
+def test_products_equal_those_of_the_dense_twin(make, rows, cutting):
+    design, twin = make(matrix())
+    rng = np.random.default_rng(1)
+    index = None if rows is None else np.array(rows, dtype=np.int64)
+    some = twin if rows is None else twin[index]
+    w, c = rng.normal(size=D), rng.normal(size=len(some))
+    close(design.matvec(w, rows=index), some @ w)
+    close(design.rmatvec(c, rows=index), some.T @ c)
+    for support in ([4], [0, 5, 16], list(range(D))):
+        z = np.zeros(D)
+        z[support] = rng.normal(size=len(support))
+        close(design.matvec(z, support=np.array(support), rows=index), some @ z)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_both_products_in_one_pass(make, cutting):
+    design, twin = make(matrix())
+    rng = np.random.default_rng(2)
+    w, c = rng.normal(size=D), rng.normal(size=N)
+    before = design.passes
+    u, g = design.matvec_rmatvec(w, c)
+    assert design.passes - before == 1.0
+    close(u, twin @ w)
+    close(g, twin.T @ c)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_norms_and_moments(make):
+    design, twin = make(matrix())
+    s = np.random.default_rng(3).random(N)
+    s /= s.sum()
+    mean, variance = design.moments(s)
+    close(mean, s @ twin)
+    close(variance, s @ (twin - s @ twin) ** 2)
+    close(design.row_norms_sq(), (twin**2).sum(1))
+    close(design.column_norms(), np.sqrt((twin**2).sum(0)))
+    assert design.shape == twin.shape
+    assert design.is_nonnegative() is False
+    assert design.nbytes > 0
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_restriction_to_columns(make):
+    design, twin = make(matrix())
+    support = np.array([1, 4, 8, 16])
+    some = design.columns(support)
+    assert some.shape == (N, 4)
+    assert some.dtype == design.dtype
+    close(some.toarray(), twin[:, support])
+    close(some.matvec(np.arange(4.0)), twin[:, support] @ np.arange(4.0))
+    close(some.rmatvec(np.arange(float(N))), twin[:, support].T @ np.arange(float(N)))
+    close(some.row_norms_sq(), (twin[:, support] ** 2).sum(1))
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_toarray(make):
+    design, twin = make(matrix())
+    close(design.toarray(), twin)
+    close(design.toarray(np.array([5, 3])), twin[[5, 3]])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_pickled_design_gives_the_same_products(make):
+    design, _ = make(matrix())
+    again = pickle.loads(pickle.dumps(design))
+    w = np.arange(float(D))
+    np.testing.assert_array_equal(again.matvec(w), design.matvec(w))
+
+
+# The fused step
+
+
+@dataclass(frozen=True)
+class OwnLoss(SmoothedHinge):
+    """A loss without a compiled formula."""
+
+    def kernel(self):
+        return None
+
+
+def twin_block_step(twin, step, w, offset, alpha, y, s, g, rows, u, fresh):
+    rows = np.arange(len(twin)) if rows is None else rows
+    margin = twin[rows] @ w + offset
+    new = step(alpha[rows], margin, y[rows])
+    c = s[rows] * (new if fresh else new - alpha[rows])
+    g[:] = twin[rows].T @ c + (0.0 if fresh else g)
+    if step.store:
+        alpha[rows] = new
+    u[rows] = margin
+    return c.sum()
+
+
+def step_problem(loss, seed=4):
+    rng = np.random.default_rng(seed)
+    y = np.sign(rng.normal(size=N)) if loss.task == "classification" else rng.normal(size=N)
+    alpha = np.asarray(loss.project(rng.normal(size=N), y))
+    if loss.name == "logistic":
+        alpha = -y * rng.random(N)
+    return rng.normal(size=D), alpha, y, rng.random(N) / N, rng.normal(size=D)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("loss", [*LOSSES, OwnLoss()], ids=lambda loss: type(loss).__name__)
+def test_block_step_equals_its_twin(make, loss, cutting):
+    design, twin = make(matrix())
+    some = np.array([30, 1, 22, 7, 12])
+    for mode in MODES:
+        for rows, fresh, store in [(None, False, True), (None, True, True), (None, True, False), (some, False, True)]:
+            step = Step(loss, mode, tau=0.7, store=store)
+            w, alpha, y, s, g = step_problem(loss)
+            alpha2, g2 = alpha.copy(), g.copy()
+            u, u2 = np.full(N, 9.0), np.full(N, 9.0)
+            before = design.passes
+            total = design.block_step(step, w, 0.3, alpha, y, s, g, rows=rows, u=u, fresh=fresh)
+            assert rows is not None or design.passes - before == pytest.approx(1.0)
+            total2 = twin_block_step(twin, step, w, 0.3, alpha2, y, s, g2, rows, u2, fresh)
+            close(alpha, alpha2, 100)
+            close(g, g2, 100)
+            close(u, u2)
+            assert total == pytest.approx(total2, rel=1e-10, abs=1e-12)
+
+
+def test_block_step_without_margins_and_in_several_chunks(monkeypatch):
+    A = matrix(n=1000)
+    rng = np.random.default_rng(0)
+    y, s = np.sign(rng.normal(size=1000)), np.full(1000, 1e-3)
+    for X in (sp.csr_array(A), np.asfortranarray(A)):
+        design = as_design(X)
+        monkeypatch.setattr(type(design), "_chunk_rows", lambda self: 64)
+        for loss in (SmoothedHinge(), OwnLoss()):
+            alpha, g, w = np.zeros(1000), np.zeros(D), rng.normal(size=D)
+            alpha2, g2 = alpha.copy(), g.copy()
+            step = Step(loss, "implicit", tau=0.5)
+            design.block_step(step, w, 0.0, alpha, y, s, g)
+            twin_block_step(A, step, w, 0.0, alpha2, y, s, g2, None, np.empty(1000), False)
+            close(alpha, alpha2)
+            close(g, g2)
+
+
+def test_read_only_and_float32_vectors_are_accepted():
+    A = matrix()
+    design = as_design(sp.csr_array(A))
+    w = np.ones(D, dtype=np.float32)
+    w.flags.writeable = False
+    close(design.matvec(w), A.sum(1))
+    close(design.rmatvec(np.ones(N, dtype=int)), A.sum(0))
+
+
+def test_fresh_needs_all_rows():
+    design = as_design(matrix())
+    w, alpha, y, s, g = step_problem(Squared())
+    with pytest.raises(ValueError, match="fresh"):
+        design.block_step(Step(Squared(), "identity"), w, 0.0, alpha, y, s, g, rows=np.array([1]), fresh=True)
+
+
+def test_step_checks_its_arguments():
+    with pytest.raises(ValueError, match="mode"):
+        Step(Squared(), "sideways")
+    with pytest.raises(ValueError, match="tau"):
+        Step(Squared(), "explicit")
+
+
+@pytest.mark.parametrize("X", [matrix(), np.asfortranarray(matrix()), sp.csr_array(matrix())])
+def test_indices_out_of_range_are_refused(X):
+    design = as_design(X)
+    for rows in (np.array([0, N]), np.array([-1])):
+        with pytest.raises(IndexError):
+            design.matvec(np.ones(D), rows=rows)
+        with pytest.raises(IndexError):
+            design.rmatvec(np.ones(len(rows)), rows=rows)
+
+
+# Counting and conversions
+
+
+def test_passes_count_fractions_of_the_stored_entries():
+    A = matrix()
+    share = (A[[1, 2, 3]] != 0).sum() / (A != 0).sum()
+    design = as_design(sp.csr_array(A))
+    design.matvec(np.ones(D), rows=np.array([1, 2, 3]))
+    assert design.passes == pytest.approx(share)
+    design.rmatvec(np.ones(N))
+    assert design.passes == pytest.approx(1 + share)
+    dense = as_design(A)
+    dense.matvec(np.ones(D), rows=np.array([1, 2, 3]))
+    assert dense.passes == pytest.approx(3 / N)
+    flat = as_design(np.asfortranarray(A))
+    flat.matvec(np.eye(D)[3], support=np.array([3]))
+    assert flat.passes == pytest.approx(1 / D)
+
+
+def test_columns_are_used_once_they_pay():
+    A = matrix()
+    design = as_design(sp.csr_array(A))
+    z = np.eye(D)[3]
+    for _ in range(60):
+        close(design.matvec(z, support=np.array([3])), A[:, 3])
+    before = design.passes
+    close(design.matvec(z, support=np.array([3])), A[:, 3])
+    assert design.passes - before == pytest.approx((A[:, 3] != 0).sum() / (A != 0).sum())
+
+
+def test_products_with_a_csc_matrix_make_no_csr():
+    design = as_design(sp.csc_array(matrix()))
+    close(design.matvec(np.ones(D)), matrix().sum(1))
+    close(design.rmatvec(np.ones(N)), matrix().sum(0))
+    assert design._csr is None
+    design.matvec(np.ones(D), rows=np.array([0]))
+    assert design._csr is not None
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        matrix(),
+        np.asfortranarray(matrix()),
+        matrix().astype(np.float32),
+        sp.csr_array(matrix()),
+        sp.csc_array(matrix()),
+    ],
+)
+def test_the_data_are_neither_copied_nor_changed(X):
+    design = as_design(X)
+    mine = design._X if isinstance(X, np.ndarray) else (design._csr or design._csc).data
+    assert np.shares_memory(mine, X if isinstance(X, np.ndarray) else X.data)
+    assert not mine.flags.writeable
+    assert (X if isinstance(X, np.ndarray) else X.data).flags.writeable
+    assert design.nbytes == (
+        X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
+    )
+
+
+def test_a_design_is_taken_as_it_is():
+    design = as_design(matrix())
+    assert as_design(design) is design
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        (np.array([["a", "b"]]), "X must hold real numbers"),
+        (np.array([[1.0, None]]), "X must hold real numbers"),
+        (np.array([[1.0 + 1j]]), "X must hold real numbers"),
+        (sp.csr_array(np.array([[1.0 + 1j]])), "X must hold real numbers"),
+        (np.array([[1.0, np.nan]]), "X contains NaN"),
+        (np.array([[1.0, -np.inf]]), "X contains infinity"),
+        (np.array([[3e38, np.inf]], dtype=np.float32), "X contains infinity"),
+        (sp.csr_array(np.array([[1.0, np.nan]])), "X contains NaN"),
+        (sp.csc_array(np.array([[1.0, np.inf]])), "X contains infinity"),
+        (np.ones(3), "X must have two dimensions"),
+        (np.ones((0, 3)), "X must have at least one row"),
+        (sp.csr_array((3, 0)), "X must have at least one row"),
+        ([[1.0, 2.0], [3.0]], "X is not a matrix"),
+    ],
+)
+def test_bad_input_is_refused_by_name(X, message):
+    with pytest.raises(ValueError, match=message):
+        as_design(X)
+
+
+def test_a_broken_sparse_matrix_is_refused():
+    X = sp.csr_array(matrix())
+    X.indices[0] = D
+    with pytest.raises(ValueError, match="not a valid sparse matrix"):
+        as_design(X)
+    X = sp.csr_array(matrix())
+    X.indptr[1] = X.indptr[-1]
+    with pytest.raises(ValueError, match="not a valid sparse matrix"):
+        as_design(X)
+
+
+def test_large_finite_float32_values_are_accepted():
+    X = np.full((4, 3), 3e38, dtype=np.float32)
+    close(as_design(X).matvec(np.ones(3)) / 9e38, np.full(4, np.float64(np.float32(3e38)) / 3e38))
+
+
+@pytest.mark.parametrize("X", [[[1, 2], [3, 4]], np.array([[True, False]]), np.ones((2, 2), dtype=np.float16)])
+def test_other_real_types_become_float64(X):
+    assert as_design(X).dtype == np.float64
+    close(as_design(X).toarray(), np.asarray(X, dtype=float))
+
+
+def test_big_endian_data():
+    A = matrix()
+    close(as_design(A.astype(">f8")).matvec(np.ones(D)), A.sum(1))
+
+
+@pytest.mark.parametrize("bad", [np.zeros(D), np.full(D, np.nan), np.ones(D + 1)])
+def test_a_view_refuses_bad_scales(bad):
+    with pytest.raises(ValueError, match="scale must be"):
+        AffineView(as_design(matrix()), scale=bad)
+
+
+# Rounding
+
+
+def exact_products(rows, w):
+    return [
+        sum((Fraction(float(x)) * Fraction(float(z)) for x, z in zip(row, w, strict=True)), Fraction(0)) for row in rows
+    ]
+
+
+def exact_view(twin, center, scale):
+    return [
+        [
+            (Fraction(float(x)) - Fraction(float(m))) / Fraction(float(q))
+            for x, m, q in zip(row, center, scale, strict=True)
+        ]
+        for row in twin
+    ]
+
+
+def cancelling(n=30, d=6, seed=0):
+    """Entries of very different sizes, and coefficients that nearly cancel the large ones."""
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-8, 9, size=(n, d))
+    A[n // 2 :] = A[: n - n // 2] * (1 + 1e-13 * rng.normal(size=(n - n // 2, d)))
+    c = np.concatenate([np.ones(n // 2), -np.ones(n - n // 2)])
+    return A, c * (1 + 1e-15 * rng.normal(size=n))
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("convert", [np.ascontiguousarray, np.asfortranarray, sp.csr_array, sp.csc_array])
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_error_bounds_hold_against_rational_arithmetic(convert, dtype, affine, seed, cutting):
+    A, c = cancelling(seed=seed)
+    A = A.astype(dtype)
+    rng = np.random.default_rng(seed)
+    center, scale = np.zeros(6), np.ones(6)
+    design = as_design(convert(A), n_threads=2)
+    if affine:
+        center, scale = A.mean(0).astype(float) * 1.1, 10.0 ** rng.integers(-3, 4, size=6)
+        design = AffineView(design, center, scale)
+    rows = exact_view(A, center, scale)
+    exact = exact_products(zip(*rows, strict=True), c)
+    bound = design.rmatvec_error(float(np.linalg.norm(c)))
+    fresh = np.empty(6)
+    design.block_step(Step(Squared(), "identity"), np.zeros(6), 0.0, c, c, np.ones(30), fresh, fresh=True)
+    for g in (design.rmatvec(c), fresh, design.matvec_rmatvec(np.zeros(6), c)[1]):
+        errors = [abs(Fraction(float(a)) - b) for a, b in zip(g, exact, strict=True)]
+        assert all(error <= Fraction(float(b)) for error, b in zip(errors, bound, strict=True))
+    # not vacuous: within a few hundred roundings of the largest term
+    raw = np.abs(A.astype(float)) + np.abs(center)
+    assert np.all(bound <= 200 * 2.0**-53 * np.linalg.norm(c) * np.linalg.norm(raw, axis=0) / scale)
+
+    w = rng.normal(size=6) * 10.0 ** rng.integers(-5, 6, size=6)
+    errors = [abs(Fraction(float(a)) - b) for a, b in zip(design.matvec(w), exact_products(rows, w), strict=True)]
+    assert max(errors) <= Fraction(design.matvec_error(w))
+    raw_w = np.linalg.norm(w / scale)
+    assert design.matvec_error(w) <= 100 * 2.0**-53 * raw_w * np.linalg.norm(raw, axis=1).max()
+
+
+def test_norms_of_centred_sparse_rows_survive_a_large_center():
+    A = 1e8 + np.random.default_rng(0).normal(size=(20, 5))
+    view = AffineView(as_design(sp.csr_array(A)), A.mean(0))
+    np.testing.assert_allclose(view.row_norms_sq(), ((A - A.mean(0)) ** 2).sum(1), rtol=1e-6)
+    np.testing.assert_allclose(view.column_norms(), np.sqrt(((A - A.mean(0)) ** 2).sum(0)), rtol=1e-6)
+    np.testing.assert_allclose(as_design(sp.csr_array(A)).moments(np.full(20, 0.05))[1], A.var(0), rtol=1e-6)
+
+
+# Threads
+
+
+def big(seed=0):
+    rng = np.random.default_rng(seed)
+    return sp.random_array((6000, 900), density=0.05, rng=rng, format="csr")
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["csr", "dense", "float32"])
+def test_results_repeat_bit_by_bit(n_threads, kind):
+    X = big() if kind == "csr" else big().toarray().astype(np.float64 if kind == "dense" else np.float32)
+    rng = np.random.default_rng(0)
+    w, y = rng.normal(size=900), np.sign(rng.normal(size=6000))
+    s, rows = np.full(6000, 1 / 6000), rng.permutation(6000)[:3000]
+
+    def results():
+        design = as_design(X, n_threads=n_threads)
+        out = [design.matvec(w), design.rmatvec(y), *design.matvec_rmatvec(w, y)]
+        for which in (None, rows):
+            alpha, g = -0.5 * y, np.zeros(900)
+            total = design.block_step(Step(SmoothedHinge(), "implicit", tau=0.3), w, 0.1, alpha, y, s, g, rows=which)
+            out += [alpha, g, np.array(total)]
+        return out
+
+    first, second = results(), results()
+    for a, b in zip(first, second, strict=True):
+        np.testing.assert_array_equal(a, b)
+    reference = as_design(X, n_threads=1)
+    close(first[1], reference.rmatvec(y), 100)
+
+
+def _product_in_child(queue, X):
+    queue.put(as_design(X, n_threads=2).rmatvec(np.ones(6000)))
+
+
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+def test_a_forked_child_makes_its_own_threads():
+    X = big()
+    here = as_design(X, n_threads=2).rmatvec(np.ones(6000))
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_product_in_child, args=(queue, X))
+    child.start()
+    there = queue.get(timeout=60)
+    child.join(timeout=60)
+    assert child.exitcode == 0
+    np.testing.assert_array_equal(here, there)
+
+
+def test_concurrent_callers_get_the_same_results():
+    design = as_design(big(), n_threads=2)
+    rng = np.random.default_rng(0)
+    vectors = [rng.normal(size=6000) for _ in range(24)]
+    expected = [design.rmatvec(c) for c in vectors]
+    gate = threading.Barrier(6)
+
+    def caller(first):
+        gate.wait()
+        return [design.rmatvec(vectors[i]) for i in range(first, 24, 6)]
+
+    with ThreadPoolExecutor(6) as executor:
+        for first, results in enumerate(executor.map(caller, range(6))):
+            for c, g in zip(range(first, 24, 6), results, strict=True):
+                np.testing.assert_array_equal(g, expected[c])
+
+
+def test_an_error_in_a_thread_is_raised(cutting):
+    class Broken(OwnLoss):
+        def derivative(self, u, y):
+            raise FloatingPointError("broken loss")
+
+    w, alpha, y, s, g = step_problem(SmoothedHinge())
+    with pytest.raises(FloatingPointError, match="broken loss"):
+        as_design(sp.csr_array(matrix()), 2).block_step(Step(Broken(), "derivative"), w, 0.0, alpha, y, s, g)
+    # what was left in the accumulators must not leak into the next product
+    design = as_design(sp.csr_array(matrix()), 2)
+    with pytest.raises(FloatingPointError):
+        design.block_step(Step(Broken(), "derivative"), w, 0.0, alpha, y, s, g)
+    close(design.rmatvec(np.ones(N)), matrix().sum(0))
+
+
+def test_number_of_threads(monkeypatch):
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert effective_n_threads(3) == 3
+    assert effective_n_threads(-1) == cores
+    assert effective_n_threads(-cores - 5) == 1
+    assert 1 <= effective_n_threads() <= cores
+    with threadpool_limits(1):
+        assert effective_n_threads() == 1
+        assert effective_n_threads(2) == 2
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert effective_n_threads() == 1
+    monkeypatch.setenv("OMP_NUM_THREADS", "nonsense")
+    assert effective_n_threads() >= 1
+    for bad in (0, 1.5, "2"):
+        with pytest.raises(ValueError, match="n_jobs"):
+            effective_n_threads(bad)
+
+
+def test_importing_designs_imports_neither_numba_nor_scipy():
+    code = "import sys, diht.design; print('numba' in sys.modules, 'scipy' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "False"]
+
+
+# Spectral bounds
+
+
+def true_value(twin, s):
+    return float(np.linalg.norm(np.sqrt(s)[:, None] * twin, 2) ** 2)
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("sign", ["any", "nonnegative"])
+def test_spectral_bound_is_never_below(make, exact, sign, monkeypatch):
+    if not exact:
+        monkeypatch.setattr("diht.design.spectral.GRAM_SIDE", 0)
+    A = matrix() if sign == "any" else np.abs(matrix())
+    design, twin = make(A)
+    s = np.random.default_rng(0).random(N)
+    s /= s.sum()
+    rows = np.array([3, 4, 7, 12, 33])
+    for which, value in [(None, true_value(twin, s)), (rows, true_value(twin[rows], s[rows]))]:
+        bound = spectral_bound(design, s, which)
+        assert bound >= value
+        if exact:
+            assert bound <= value * (1 + 1e-8)
+    assert spectral_bound(design, s, np.array([], dtype=int)) == 0.0
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 30),
+    d=st.integers(1, 30),
+    rank=st.integers(1, 3),
+    density=st.sampled_from([0.05, 0.3, 1.0]),
+    nonnegative=st.booleans(),
+    centred=st.sampled_from(["no", "mean", "elsewhere"]),
+    spread=st.integers(0, 6),
+)
+def test_spectral_bound_over_random_matrices(seed, n, d, rank, density, nonnegative, centred, spread):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, d)) + 0.1 * rng.normal(size=(n, d))
+    A = A * (rng.random((n, d)) < density) * 10.0 ** rng.integers(-spread, spread + 1, size=d)
+    A = np.abs(A) if nonnegative else A
+    s = rng.random(n) * (rng.random(n) < 0.8)
+    design, twin = as_design(sp.csr_array(A)), A
+    if centred != "no":
+        m = s @ A / s.sum() if centred == "mean" and s.sum() > 0 else rng.normal(size=d)
+        q = rng.random(d) + 0.5
+        design, twin = AffineView(design, m, q), (A - m) / q
+    value = true_value(twin, s)
+    with pytest.MonkeyPatch.context() as patch:
+        for side in (600, 0):
+            patch.setattr("diht.design.spectral.GRAM_SIDE", side)
+            assert spectral_bound(design, s) >= value
+
+
+def test_spectral_bound_is_tight_and_cheap_for_nonnegative_data():
+    rng = np.random.default_rng(0)
+    popularity = 1 / np.arange(1, 1001) ** 0.9
+    counts = rng.poisson(20 * popularity / popularity.sum(), size=(1500, 1000)).astype(float)
+    s = np.full(1500, 1 / 1500)
+    design = as_design(sp.csr_array(counts))
+    bound = spectral_bound(design, s)
+    assert true_value(counts, s) <= bound <= 1.05 * true_value(counts, s)
+    assert design.passes <= 6
+
+
+def test_spectral_bound_by_lanczos_for_signed_data():
+    A = np.random.default_rng(0).normal(size=(1500, 800))
+    s = np.full(1500, 1 / 1500)
+    bound = spectral_bound(as_design(A), s)
+    assert true_value(A, s) <= bound <= 2 * true_value(A, s)
+
+
+# Where nothing can be written
+
+
+def test_kernels_run_where_no_cache_can_be_written(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("a file where a directory is wanted")
+    code = (
+        "import numba.core.caching as caching\n"
+        "caching._CacheLocator.ensure_cache_path = lambda self: (_ for _ in ()).throw(PermissionError('read-only'))\n"
+        "import numpy as np, scipy.sparse as sp\n"
+        "from diht.design import as_design\n"
+        "print(as_design(sp.csr_array(np.eye(3))).matvec(np.arange(3.0)).sum())\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "HOME"}
+    environment["NUMBA_CACHE_DIR"] = str(blocked / "cache")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout.strip() == "3.0", done.stderr
+
+
+def test_gamma():
+    assert base_module.gamma(10) == pytest.approx(10 * 2.0**-53)
+    assert math.isfinite(base_module.gamma(1e15))
+    assert Huber().mu == 1.0

@@ -1,0 +1,213 @@
+"""The compiled kernels against their numpy twins."""
+
+from itertools import pairwise
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cases import LOSSES
+from diht.design import Step, kernels
+from diht.design.step import MODES
+from diht.losses import Logistic
+
+RNG = np.random.default_rng(0)
+ALL = np.empty(0, dtype=np.int64)
+
+
+# Scalar steps
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("mode", ["explicit", "implicit", "derivative", "identity", "margin"])
+@pytest.mark.parametrize("tau", [1e-6, 0.3, 1.0, 50.0, 1e6])
+def test_scalar_steps_equal_the_array_versions(loss, mode, tau):
+    n = 400
+    y = np.where(RNG.random(n) < 0.5, 1.0, -1.0) if loss.task == "classification" else RNG.normal(size=n)
+    u = RNG.normal(size=n) * 10.0 ** RNG.integers(-3, 4, size=n)
+    u[:40], u[40:60] = y[:40], 1e8 * RNG.normal(size=20)  # kinks and extremes
+    alpha = np.asarray(loss.project(RNG.normal(size=n), y)) if loss.name != "logistic" else -y * RNG.random(n)
+    step = Step(loss, mode, tau=tau)
+    expected = step(alpha, u, y)
+    found = np.array([kernels.dual_step(*codes(step, a, b, c)) for a, b, c in zip(alpha, u, y, strict=True)])
+    # a + tau u - tau y, which the arrays compute, is rounded relative to tau
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-15 * (100 + tau))
+    if mode in ("explicit", "implicit", "derivative"):
+        low, high = loss.domain(y)
+        assert np.all((low <= found) & (found <= high))
+
+
+def codes(step, a, u, y):
+    mode, tau, code, mu, low, high = step.codes()
+    return mode, a, u, y, tau, code, mu, low, high
+
+
+def test_the_numbers_of_the_modes_agree():
+    names = {name: getattr(kernels, name.upper()) for name in MODES}
+    assert names == MODES
+
+
+@settings(max_examples=60, deadline=None)
+@given(a=st.floats(0, 1), u=st.floats(-1e6, 1e6), log_tau=st.floats(-8, 8), y=st.sampled_from([-1.0, 1.0]))
+def test_logistic_proximal_map_in_high_precision(a, u, log_tau, y):
+    """The result is p = -y a in [0, 1] with tau log((1-p)/p) = p + y z, checked where that is well conditioned."""
+    tau = 10.0**log_tau
+    found = kernels.dual_step(*codes(Step(Logistic(), "implicit", tau=tau), -y * a, u, y))
+    p = -y * found
+    assert 0.0 <= p <= 1.0
+    with mpmath.workdps(50):
+        z = y * (mpmath.mpf(-y * a) + mpmath.mpf(tau) * mpmath.mpf(u))
+
+        def residual(t):
+            return mpmath.mpf(tau) * t - 1 / (1 + mpmath.exp(t)) - z
+
+        left, right = z / tau, (z + 1) / tau
+        for _ in range(200):
+            middle = (left + right) / 2
+            left, right = (middle, right) if residual(middle) < 0 else (left, middle)
+        exact = float(1 / (1 + mpmath.exp(left)))
+    assert p == pytest.approx(exact, rel=1e-9, abs=1e-13)
+
+
+def test_derivative_at_a_kink_is_the_subgradient_nearest_zero():
+    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 1.0, 1.0, 0.0, 0.0, -1.0, 0.0) == 0.0
+    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 0.5, 1.0, 0.0, 0.0, -1.0, 0.0) == -1.0
+    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, -0.5, -1.0, 0.0, 0.0, -1.0, 0.0) == 1.0
+    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 3.0, 3.0, 0.0, 0.0, 2.0, 5.0) == 2.0
+
+
+# Compressed rows
+
+
+def some_csr(index=np.int32, dtype=np.float64, n=57, d=23):
+    X = sp.random_array((n, d), density=0.3, rng=np.random.default_rng(1), format="csr", dtype=np.float64)
+    X = sp.csr_array(X.astype(dtype))
+    return X, (X.data, X.indices.astype(index), X.indptr.astype(index))
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rows", [ALL, np.array([5, 0, 56, 31, 31, 7, 12, 13, 14, 15, 16])])
+def test_csr_products(index, dtype, rows):
+    X, arrays = some_csr(index, dtype)
+    A = X.toarray().astype(np.float64)
+    some = A[rows] if rows.size else A
+    w, c = RNG.normal(size=23), RNG.normal(size=len(some))
+    out, g = np.full(len(some), 7.0), np.ones(23)
+    stop = len(some) - 2
+    kernels.csr_dot(*arrays, rows, 3, stop, w, out)
+    kernels.csr_add(*arrays, rows, 3, stop, c, g)
+    np.testing.assert_allclose(out[3:stop], some[3:stop] @ w, rtol=1e-12, atol=1e-13)
+    assert np.all(out[:3] == 7.0)
+    assert np.all(out[stop:] == 7.0)
+    np.testing.assert_allclose(g, 1.0 + some[3:stop].T @ c[3:stop], rtol=1e-12)
+
+
+def test_four_sums_at_once_equal_one():
+    data, w = RNG.normal(size=40), RNG.normal(size=40)
+    indices = RNG.permutation(40).astype(np.int32)
+    for begin in range(4):
+        for end in range(begin, 14):
+            expected = data[begin:end] @ w[indices[begin:end]]
+            for dot in (kernels.row_dot, kernels.row_dot_at_once):
+                assert dot(data, indices, np.uint64(begin), np.uint64(end), w) == pytest.approx(expected, abs=1e-14)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_csr_step_over_separate_and_paired_vectors(paired):
+    X, arrays = some_csr()
+    A = X.toarray()
+    y, s, alpha = np.sign(RNG.normal(size=57)), RNG.random(57), -0.5 * np.ones(57)
+    pair = np.zeros((23, 2))
+    pair[:, 0] = RNG.normal(size=23)
+    w, g = (pair[:, 0], pair[:, 1]) if paired else (pair[:, 0].copy(), np.zeros(23))
+    old, u = alpha.copy(), np.zeros(57)
+    total = kernels.csr_step(*arrays, ALL, 0, 57, w, 0.1, alpha, y, s, 1, 0.2, 0, 0.25, -1.0, 0.0, True, False, g, u)
+    margin = A @ w + 0.1
+    low, high = np.where(y > 0, -1.0, 0.0), np.where(y > 0, 0.0, 1.0)
+    new = np.clip(old + 0.2 * (margin - y - 0.25 * old), low, high)
+    np.testing.assert_allclose(u, margin, rtol=1e-12)
+    np.testing.assert_allclose(alpha, new, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(g, A.T @ (s * (new - old)), rtol=1e-11, atol=1e-12)
+    assert total == pytest.approx((s * (new - old)).sum())
+
+
+@pytest.mark.parametrize("n_parts", [1, 2, 3, 8])
+def test_bounds_balance_the_entries(n_parts):
+    lengths = RNG.integers(0, 30, size=500)
+    indptr = np.concatenate([[0], np.cumsum(lengths)])
+    rows = RNG.permutation(500)[:300]
+    bounds, entries = kernels.csr_bounds(indptr, rows, n_parts)
+    assert entries == lengths[rows].sum()
+    assert bounds[0] == 0
+    assert bounds[-1] == 300
+    assert np.all(np.diff(bounds) >= 0)
+    shares = [lengths[rows[a:b]].sum() for a, b in pairwise(bounds)]
+    assert max(shares) <= entries / n_parts + 60
+    assert kernels.csr_bounds(indptr, np.array([0, 500]), n_parts)[1] == -1
+
+
+def test_inspection():
+    X, (data, indices, indptr) = some_csr()
+    assert kernels.csr_inspect(data, indices, indptr, 23) == (True, True, True, True)
+    assert kernels.csr_inspect(-data, indices, indptr, 23) == (True, True, True, False)
+    assert kernels.csr_inspect(data, indices, indptr, 22)[0] is False
+    assert kernels.csr_inspect(data[:-1], indices, indptr, 23)[0] is False
+    bad = data.copy()
+    for value in (np.nan, np.inf):
+        bad[3] = value
+        assert kernels.csr_inspect(bad, indices, indptr, 23)[1] is False
+    reverse = sp.csr_array((data, 22 - indices, indptr), shape=X.shape)
+    assert kernels.csr_inspect(data, reverse.indices, indptr, 23)[2] is False
+    assert not kernels.csr_has_duplicates(reverse.indices, indptr, 23)
+    assert kernels.csr_has_duplicates(np.array([2, 1, 2]), np.array([0, 3]), 3)
+
+
+def test_columns_are_counted_and_kept():
+    X, arrays = some_csr()
+    counts = np.zeros(23, dtype=np.int64)
+    kernels.count_columns(arrays[1], X.nnz, counts)
+    np.testing.assert_array_equal(counts, (X.toarray() != 0).sum(0))
+
+
+# Dense rows
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rows", [ALL, np.array([9, 2, 17, 3, 3])])
+@pytest.mark.parametrize("support", [ALL, np.array([0, 4, 11])])
+def test_dense_products_in_both_orders(dtype, rows, support):
+    A = RNG.normal(size=(19, 12)).astype(dtype)
+    some = (A[rows] if rows.size else A).astype(np.float64)
+    w, c = RNG.normal(size=12), RNG.normal(size=len(some))
+    if support.size:
+        w[np.setdiff1d(np.arange(12), support)] = 0.0
+    for dot, add, view in [
+        (kernels.dense_dot, kernels.dense_add, A),
+        (kernels.flat_dot, kernels.flat_add, np.asfortranarray(A).T),
+    ]:
+        out, g = np.full(len(some), 7.0), np.ones(12)
+        dot(view, rows, 1, len(some) - 1, w, support, out)
+        add(view, rows, 1, len(some) - 1, c, g)
+        np.testing.assert_allclose(out[1:-1], some[1:-1] @ w, rtol=1e-12, atol=1e-13)
+        assert out[0] == out[-1] == 7.0
+        np.testing.assert_allclose(g, 1.0 + some[1:-1].T @ c[1:-1], rtol=1e-12, atol=1e-13)
+
+
+# Selection
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 1000])
+@pytest.mark.parametrize("bits", [1, 8, 30, 63])
+def test_kth_largest(n, bits):
+    keys = (
+        RNG.integers(0, 2**bits, size=n, dtype=np.uint64) if bits < 63 else RNG.integers(0, 2**63, n, dtype=np.uint64)
+    )
+    ordered = np.sort(keys)[::-1]
+    for k in {1, (n + 1) // 2, n}:
+        key, ties = kernels.kth_largest(keys.copy(), n, k, np.empty(n + 1, dtype=np.uint64))
+        assert key == ordered[k - 1]
+        assert ties == k - np.count_nonzero(keys > key)
