@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import zipfile
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.datasets.columns import check_names, check_width, describe_missing, first_not_finite
-from diht.datasets.opening import one_line
+from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
 
 __all__ = ["read_npz"]
@@ -24,22 +23,25 @@ _PARTS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indp
 def _load(path: str, target: str) -> tuple[Arrays, list[str]]:
     """Return those arrays of the archive that make up a table, and the names of all."""
     wanted = {"X", target, "feature_names", "names", "format", "shape", *_PARTS["csr"], *_PARTS["coo"]}
-    if os.path.getsize(path) == 0:
-        raise ValueError(f"{path}: empty file")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path}: not an npz file (it is no zip archive), or a truncated one")
-    name = ""
-    arrays = {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            files = list(archive.files)
-            for name in files:
-                if name in wanted:
-                    arrays[name] = archive[name]
-    except Exception as error:  # damaged bytes surface as any of a dozen types, and all mean the same
-        if "allow_pickle" in str(error):
-            raise ValueError(f"{path}: the array {name!r} holds Python objects; save numbers or strings") from None
-        raise ValueError(f"{path}: a damaged npz file{name and f', array {name!r}'} ({one_line(error)})") from None
+    with opened(path) as stream:
+        if not stream.read(1):
+            raise ValueError(f"{path}: empty file")
+        if not zipfile.is_zipfile(stream):
+            raise ValueError(f"{path}: not an npz file (it is no zip archive), or a truncated one")
+        stream.seek(0)
+        name = ""
+        arrays = {}
+        try:
+            with np.load(stream, allow_pickle=False) as archive:
+                files = list(archive.files)
+                for name in files:
+                    if name in wanted:
+                        arrays[name] = archive[name]
+        except Exception as error:  # damaged bytes surface as any of a dozen types, and all mean the same
+            if "allow_pickle" in str(error):
+                raise ValueError(f"{path}: the array {name!r} holds Python objects; save numbers or strings") from None
+            where = f", array {name!r}" if name else ""
+            raise ValueError(f"{path}: a damaged npz file{where} ({one_line(error)})") from None
     return arrays, files
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.datasets.columns import check_names, check_width, find_target, first_not_finite
-from diht.datasets.opening import one_line
+from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
 
 __all__ = ["read_parquet"]
@@ -20,17 +20,14 @@ def _load(path: str) -> Any:
         import pyarrow.parquet as pq
     except ImportError:
         raise ValueError(f"{path}: reading Parquet needs pyarrow: pip install 'diht[parquet]'") from None
-    try:
-        table = pq.ParquetFile(path, page_checksum_verification=True).read()
-        table.validate(full=True)
-        index = [
-            name for name in (table.schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)
-        ]
-        return table.drop_columns([name for name in index if name in table.column_names])
-    except Exception as error:  # damaged bytes surface as any of a dozen types, and all mean the same
-        if isinstance(error, OSError) and error.errno is not None:
-            raise type(error)(f"{path}: {error.strerror}") from None
-        raise ValueError(f"{path}: not a Parquet file, or a damaged one ({one_line(error)})") from None
+    with opened(path) as stream:
+        try:
+            table = pq.ParquetFile(stream, page_checksum_verification=True).read()
+            table.validate(full=True)
+            index = (table.schema.pandas_metadata or {}).get("index_columns", [])
+            return table.drop_columns([name for name in table.column_names if name in index])
+        except Exception as error:  # damaged bytes surface as any of a dozen types, and all mean the same
+            raise ValueError(f"{path}: not a Parquet file, or a damaged one ({one_line(error)})") from None
 
 
 def _plain(column: Any) -> Any:

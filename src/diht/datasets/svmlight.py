@@ -165,12 +165,70 @@ def _sort_rows(block: _Block) -> None:
 
 
 def _check_targets(block: _Block, unlabelled: bool) -> None:
-    """Every line has a target, or none has."""
+    """Raise unless every line has a target, or, where they are `unlabelled`, none has."""
     wrong = np.isnan(block.target) != unlabelled
     if wrong.any():
         at = int(block.row_at[wrong.argmax()])
         token = _shown(block.token(at))
         block.fail(at, f"a target {token}, where other lines have none" if unlabelled else f"no target before {token}")
+
+
+class _Samples:
+    """All blocks so far, as the arrays of a CSR matrix whose indices are still those of the file."""
+
+    def __init__(self, needs_target: bool, zero_based: bool | None) -> None:
+        self.rows, self.pairs, self.smallest, self.largest = 0, 0, 1, -1
+        self._needs_target, self._zero_based = needs_target, zero_based
+        self._unlabelled = False
+        self._targets, self._values = _Growing(np.float64), _Growing(np.float64)
+        self._indices, self._row_ends = _Growing(np.int32), _Growing(np.int64)
+        self._row_ends.extend(np.zeros(1, np.int64))
+
+    def add(self, block: _Block) -> None:
+        if self.rows == 0 and block.target.size:
+            self._unlabelled = not self._needs_target and bool(np.isnan(block.target[0]))
+        _check_targets(block, self._unlabelled)
+        if block.index.size:
+            self._add_pairs(block)
+        self._targets.extend(block.target)
+        self._row_ends.extend(block.row_end + self.pairs)
+        self.rows += block.target.size
+        self.pairs += block.index.size
+
+    def _add_pairs(self, block: _Block) -> None:
+        self.smallest = min(self.smallest, int(block.index.min()))
+        self.largest = max(self.largest, int(block.index.max()))
+        if self.smallest == 0 and self._zero_based is False:
+            block.fail(block.row_of(int(block.index.argmin())), "index 0, where indices must start at 1")
+        if self.largest > _INT32_MAX:
+            self._indices.widen()
+        self._indices.extend(block.index)
+        self._values.extend(block.value)
+
+    @property
+    def zero_based(self) -> bool:
+        return self.smallest == 0 if self._zero_based is None else self._zero_based
+
+    @property
+    def width(self) -> int:
+        """The number of columns up to the largest index."""
+        return self.largest + 1 if self.zero_based else max(self.largest, 0)
+
+    def y(self) -> NDArray[np.float64] | None:
+        return None if self._unlabelled else self._targets.finish()
+
+    def X(self, width: int) -> Any:  # noqa: N802 (the mathematics' own name)
+        """Assemble the CSR array without a copy, 32-bit where everything fits."""
+        from scipy.sparse import csr_array
+
+        indices, indptr = self._indices.finish(), self._row_ends.finish()
+        if not self.zero_based:
+            indices -= 1
+        if max(self.pairs, self.rows, width) <= _INT32_MAX and indices.dtype == np.int32:
+            indptr = indptr.astype(np.int32)
+        X = csr_array((self._values.finish(), indices, indptr), shape=(self.rows, width), copy=False)
+        X.has_canonical_format = True  # sorted and without duplicates: need not be checked again
+        return X
 
 
 def read_svmlight(
@@ -194,58 +252,15 @@ def read_svmlight(
     Numbers are rounded correctly, as Python's ``float`` does.  ``qid:n`` and comments are skipped, unsorted rows
     sorted.  The text is parsed a few megabytes at a time; what is held is the table.
     """
-    targets, row_ends = _Growing(np.float64), _Growing(np.int64)
-    indices, values = _Growing(np.int32), _Growing(np.float64)
-    row_ends.extend(np.zeros(1, np.int64))
-    pairs, rows, smallest, largest, unlabelled = 0, 0, 1, -1, False
-    parse = _Parser(path)
+    parse, samples = _Parser(path), _Samples(needs_target, zero_based)
     with opened(path) as stream:
         for text in line_blocks(stream):
-            block = parse(text if rows else text.removeprefix(_BOM))
-            if not block.target.size:
-                continue
-            if rows == 0:
-                unlabelled = not needs_target and bool(np.isnan(block.target[0]))
-            _check_targets(block, unlabelled)
-            targets.extend(block.target)
-            row_ends.extend(block.row_end + pairs)
-            rows += block.target.size
-            if not block.index.size:
-                continue
-            smallest, largest = min(smallest, int(block.index.min())), max(largest, int(block.index.max()))
-            if zero_based is False and smallest == 0:
-                block.fail(block.row_of(int(block.index.argmin())), "index 0, where indices must start at 1")
-            if largest > _INT32_MAX:
-                indices.widen()
-            indices.extend(block.index)
-            values.extend(block.value)
-            pairs += block.index.size
-    if rows == 0:
+            samples.add(parse(text if samples.rows else text.removeprefix(_BOM)))
+    if samples.rows == 0:
         raise ValueError(f"{path}: empty: no line with data")
-    if pairs == 0 and n_features is None:
+    if samples.pairs == 0 and n_features is None:
         raise ValueError(f"{path}: no index:value pair in the whole file")
-    zero_based = smallest == 0 if zero_based is None else zero_based
-    width = largest + 1 if zero_based else max(largest, 0)
-    if n_features is not None and width > n_features:
-        raise ValueError(f"{path}: the largest index {largest} is beyond the {n_features} features expected")
-    X = _csr(values.finish(), indices.finish(), row_ends.finish(), not zero_based, (rows, n_features or width))
-    return Table(X, None if unlabelled else targets.finish(), None, None, path, zero_based)
-
-
-def _csr(
-    data: NDArray[np.float64],
-    indices: NDArray[Any],
-    indptr: NDArray[np.int64],
-    one_based: bool,
-    shape: tuple[int, int],
-) -> Any:
-    """Assemble the CSR array without a copy, 32-bit where everything fits."""
-    from scipy.sparse import csr_array
-
-    if one_based:
-        indices -= 1
-    if max(data.size, *shape) <= _INT32_MAX and indices.dtype == np.int32:
-        indptr = indptr.astype(np.int32)
-    X = csr_array((data, indices, indptr), shape=shape, copy=False)
-    X.has_canonical_format = True  # sorted and without duplicates: need not be checked again
-    return X
+    if n_features is not None and samples.width > n_features:
+        raise ValueError(f"{path}: the largest index {samples.largest} is beyond the {n_features} features expected")
+    zero_based, y = samples.zero_based, samples.y()
+    return Table(samples.X(max(samples.width, n_features or 0)), y, None, None, path, zero_based)
