@@ -19,17 +19,18 @@ __all__ = ["balanced", "best_intercept", "increasing_root"]
 Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
+_U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 
 
-def increasing_root(h: Callable[[float], float], start: float = 0.0) -> float:
-    """Root of a nondecreasing function, to the last bit that its values can tell.
+def increasing_root(h: Callable[[float], float], start: float = 0.0, noise: float = 0.0) -> float:
+    """Root of a nondecreasing function, to the last bit that its values can tell; those within `noise` count as zero.
 
     Brackets the root outwards from `start` by secant steps, then closes in by the Illinois method with bisection as its
     safeguard. A jump across zero counts as a root. Where h never changes sign, the point of least |h| seen.
     """
     left = right = start
     h_left = h_right = h(start)
-    if h_left == 0.0:
+    if abs(h_left) <= noise:
         return start
     width = 1e-3 * max(1.0, abs(start))
     evaluations = 1
@@ -52,15 +53,17 @@ def increasing_root(h: Callable[[float], float], start: float = 0.0) -> float:
             break
     if h_left > 0.0 or h_right < 0.0:
         return left if abs(h_left) < abs(h_right) else right
-    return _illinois(h, left, h_left, right, h_right)
+    return _illinois(h, left, h_left, right, h_right, noise)
 
 
-def _illinois(h: Callable[[float], float], left: float, h_left: float, right: float, h_right: float) -> float:
+def _illinois(
+    h: Callable[[float], float], left: float, h_left: float, right: float, h_right: float, noise: float
+) -> float:
     side = 0
     best, h_best = (left, h_left) if abs(h_left) < abs(h_right) else (right, h_right)
     f_left, f_right = h_left, h_right  # the halved values of the Illinois method
     for i in range(_MAX_EVALUATIONS):
-        if h_best == 0.0:
+        if abs(h_best) <= noise:
             break
         middle = 0.5 * (left + right)
         guess = middle if i % 8 == 7 else right - f_right * (right - left) / (f_right - f_left)
@@ -84,10 +87,12 @@ def _illinois(h: Callable[[float], float], left: float, h_left: float, right: fl
 
 def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i)."""
-    return increasing_root(lambda b: float(s @ loss.derivative(u + b, y)), start)
+    noise = _U * float(s @ np.abs(loss.derivative(u + start, y)))
+    return increasing_root(lambda b: float(s @ loss.derivative(u + b, y)), start, noise)
 
 
 def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:
     """Projection of `alpha`, in the metric of the weights, on F and sum_i s_i alpha_i = 0 (to rounding)."""
-    shift = increasing_root(lambda b: float(s @ loss.project(alpha + b, y)))
+    noise = _U * float(s @ np.abs(alpha))
+    shift = increasing_root(lambda b: float(s @ loss.project(alpha + b, y)), noise=noise)
     return np.asarray(loss.project(alpha + shift, y))

@@ -102,7 +102,8 @@ def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float
     """Find the multiplier of sum_i s_i alpha_i = 0, which is the intercept, and step with it."""
     u = problem.design.matvec(state.w, support=state.support)
     start = 0.0 if state.before is None else state.before.b
-    b = increasing_root(lambda b: float(problem.s @ step(state.alpha, u + b, problem.y)), start)
+    noise = 2.0**-53 * float(problem.s @ np.abs(state.alpha))  # what rounding leaves of a balanced sum
+    b = increasing_root(lambda b: float(problem.s @ step(state.alpha, u + b, problem.y)), start, noise)
     state.alpha = step(state.alpha, u + b, problem.y)
     state.g = problem.design.rmatvec(problem.s * state.alpha)
     return b, u + b
