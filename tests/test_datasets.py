@@ -311,6 +311,7 @@ def test_csv_to_predict(tmp_path):
     assert read_table(without, needs_target=False, n_features=1).y.tolist() == [3]
     assert read_table(without, 0, needs_target=False, n_features=2).y is None
     assert read_table(write(tmp_path, "c.csv", "a,y\n1,\n"), "y", needs_target=False).y is None
+    assert message(without, needs_target=False, n_features=5) == "2 features, where 5 are expected"
     assert message(without, needs_target=False, n_features=5, target="y") == "2 features, where 5 are expected"
 
 

@@ -55,19 +55,18 @@ def find_target(
 ) -> int | None:
     """Return the position of the target among the columns, None where the file has no target.
 
-    A target is a name, or else a position counted from 0; by default the last column.  A file that needs no target
-    and is as wide as `n_features` has none, unless a header names it.
+    A target is a name, or else a position counted from 0; by default the last column.  Where none is needed, a file
+    as wide as `n_features` has none, unless a header names it, and the last column is one by default only where it
+    is left over.
     """
-    may_lack = not needs_target and (n_features is None or n_features == len(names))
     if target is None:
-        return None if may_lack else len(names) - 1
+        return len(names) - 1 if needs_target or n_features == len(names) - 1 else None
     name = str(target)
-    if has_header and name in names:
+    lacks_it = not needs_target and n_features == len(names)
+    if name in names and (has_header or not lacks_it):
         return names.index(name)
-    if not needs_target and n_features == len(names):
+    if lacks_it:
         return None
-    if name in names:
-        return names.index(name)
     position = position_in(len(names), target)
     if position is None and needs_target:
         raise ValueError(describe_missing(path, "column", name, names))
