@@ -1,10 +1,14 @@
 r"""The best model on a given support: a convex problem, solved by Newton's method.
 
+The intercept is eliminated: with :math:`b(x)` the best one for the coefficients x, :math:`\varphi(x) = \min_b P(x, b)` is
+strongly convex with the gradient of P at (x, b(x)), while the curvature of P in b alone may vanish.
+
 A loss without a derivative (mu = 0) is replaced by its Moreau envelopes
 
 .. math:: l_\gamma(u) = \max_a \; a u - l^*(a) - \tfrac{\gamma}{2} a^2 , \qquad l_\gamma \le l \le l_\gamma + \tfrac{\gamma}{2} r^2
 
-(r the bound of F), for a decreasing sequence of gamma; for the hinge these are the smoothed hinges.
+(r the bound of F), for a decreasing sequence of gamma; for the hinge these are the smoothed hinges. The envelope tells which
+samples sit at a kink, and with these known the optimum of a piecewise linear loss solves linear equations.
 """
 
 from __future__ import annotations
@@ -26,11 +30,13 @@ from diht.problem import Problem
 __all__ = ["Moreau", "refit"]
 
 Vector = NDArray[np.float64]
-Direction = Callable[[Vector, Vector, float], tuple[Vector, float]]
+Direction = Callable[[Vector, Vector], Vector]
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
-_MAX_NEWTON = 60
+_MAX_NEWTON = 100
+_MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
+_HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 
 @dataclass(frozen=True)
@@ -85,117 +91,171 @@ class Moreau(Loss):
 
 
 def refit(
-    problem: Problem, support: NDArray[np.int64], w: Vector | None = None, b: float = 0.0
+    problem: Problem, support: NDArray[np.int64], w: Vector | None = None, b: float = 0.0, rtol: float = 0.0
 ) -> tuple[Vector, float, Vector]:
-    """Minimise P over the models on `support`, starting from the given one: coefficients, intercept, predictions."""
+    """Minimise P over the models on `support`, starting from the given one: coefficients, intercept, predictions.
+
+    `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can.
+    """
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
-    if problem.loss.mu > 0:
-        x, b = _newton(problem, design, problem.loss, x, b)
-    else:
-        best = np.inf
-        for gamma in _GAMMAS:
-            x_new, b_new = _newton(problem, design, Moreau(problem.loss, gamma), x, b)
-            value = _objective(problem, design, x_new, b_new)
-            x, b = x_new, b_new
-            if value > best * (1 - 1e-10) and gamma < 1e-4:
-                break
-            best = min(best, value)
+    minimise = _newton if problem.loss.mu > 0 else _smoothed
+    best = minimise(_Objective(problem, design, problem.loss), x, b, rtol)
     full = np.zeros(problem.shape[1])
-    full[support] = x
-    u = design.matvec(x)
-    if problem.fit_intercept:
-        b = best_intercept(problem.loss, u, problem.y, problem.s, b)
-    return full, b, u + b
+    full[support] = best.x
+    return full, best.b, best.u
 
 
-def _objective(problem: Problem, design: Design, x: Vector, b: float) -> float:
-    return _smooth_objective(problem, problem.loss, x, design.matvec(x) + b)
+@dataclass(frozen=True, eq=False)
+class _Model:
+    x: Vector
+    b: float
+    u: Vector  # predictions, with b
+    value: float
 
 
-def _newton(problem: Problem, design: Design, loss: Loss, x: Vector, b: float) -> tuple[Vector, float]:
-    """Newton's method with backtracking on coefficients and intercept together."""
-    direction = _direction(problem, design)
-    u = design.matvec(x) + b
-    value = _smooth_objective(problem, loss, x, u)
+@dataclass(frozen=True, eq=False)
+class _Objective:
+    """The function phi of the coefficients, for the problem's loss or one in its place."""
+
+    problem: Problem
+    design: Design
+    loss: Loss
+
+    def model(self, x: Vector, product: Vector, b: float) -> _Model:
+        """Return the model of x with its best intercept (searched from b), given Xx."""
+        problem = self.problem
+        if problem.fit_intercept:
+            b = best_intercept(self.loss, product, problem.y, problem.s, b)
+            product = product + b
+        value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
+        return _Model(x, b, product, value)
+
+    def gradient(self, model: _Model) -> Vector:
+        slopes = self.problem.s * self.loss.derivative(model.u, self.problem.y)
+        return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.x)
+
+
+def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+    """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides."""
+    problem, design = objective.problem, objective.design
+    solve = _direction(problem, design)
+    model = objective.model(x, design.matvec(x), b)
+    gradient = objective.gradient(model)
     for _ in range(_MAX_NEWTON):
-        slopes = problem.s * loss.derivative(u, problem.y)
-        gradient = design.rmatvec(slopes) + problem.lam * x
-        slope_b = float(slopes.sum()) if problem.fit_intercept else 0.0
-        curvature = problem.s * loss.second_derivative(u, problem.y)
-        dx, db = direction(curvature, gradient, slope_b)
-        decrease = -(float(gradient @ dx) + slope_b * db)
-        if not decrease > 1e-15 * max(abs(value), np.finfo(float).tiny):
+        curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
+        direction = solve(curvature, gradient)
+        decrease = -float(gradient @ direction)
+        if not decrease > rtol * abs(model.value):
             break
-        du = design.matvec(dx) + db
-        accepted = False
-        size = 1.0
-        for _ in range(40):
-            trial = _smooth_objective(problem, loss, x + size * dx, u + size * du)
-            if trial <= value - 1e-4 * size * decrease:
-                accepted = True
+        product, change = model.u - model.b, design.matvec(direction)
+        hidden = decrease <= _HIDDEN * abs(model.value)
+        size, trial = 1.0, model
+        for _ in range(1 if hidden else 40):
+            trial = objective.model(model.x + size * direction, product + size * change, model.b)
+            if trial.value <= model.value - 1e-4 * size * decrease:
                 break
             size /= 2
-        if not accepted:
+        new = objective.gradient(trial)
+        if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.value < model.value):
             break
-        x, b, u = x + size * dx, b + size * db, u + size * du
-        progress, value = value - trial, trial
-        if progress <= 1e-14 * abs(value):
-            break
-    return x, b
+        model, gradient = trial, new
+    return objective.model(model.x, design.matvec(model.x), model.b)
 
 
-def _smooth_objective(problem: Problem, loss: Loss, x: Vector, u: Vector) -> float:
-    return float(problem.s @ loss.value(u, problem.y) + 0.5 * problem.lam * (x @ x))
+def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+    """Minimise with a loss that has kinks, through its envelopes."""
+    problem, design = objective.problem, objective.design
+    best = objective.model(x, design.matvec(x), b)
+    size = float(problem.s @ np.abs(problem.y)) or 1.0
+    for gamma in _GAMMAS:
+        envelope = Moreau(problem.loss, gamma * size)
+        smooth = _newton(_Objective(problem, design, envelope), x, b, rtol)
+        x, b = smooth.x, smooth.b
+        candidate = objective.model(x, smooth.u - b, b)
+        sharp = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
+        settled = abs(best.value - sharp.value) <= max(rtol, 1e-13) * abs(best.value)
+        best = min(best, candidate, sharp, key=lambda model: model.value)
+        if settled and sharp.value <= candidate.value:
+            break
+    return best
+
+
+def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> _Model:
+    r"""Return the optimum if the samples with alpha inside F are those at kinks, and the others' alpha is right.
+
+    Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at
+    kinks and R the others, the conditions :math:`\lambda x = -X_E^\top c_E - X_R^\top c_R`, :math:`X_E x + b = u_E` and
+    :math:`\sum c_E + \sum c_R = 0` are linear in c_E and b.
+    """
+    problem, design = objective.problem, objective.design
+    low, high = objective.loss.domain(problem.y)
+    edge = 1e-6 * (high - low)
+    kinked = np.flatnonzero((alpha > low + edge) & (alpha < high - edge) & (problem.s > 0))
+    if not 0 < len(kinked) <= _MAX_KINKS:
+        kinked = kinked[:0]
+    rest = problem.s * np.where(alpha - low < high - alpha, low, high)
+    rest[kinked] = 0.0
+    pull = design.rmatvec(rest)
+    if not len(kinked):
+        x = -pull / problem.lam
+        return objective.model(x, design.matvec(x), b)
+    X = design.toarray(kinked)
+    gram, right = X @ X.T, -X @ pull - problem.lam * objective.loss.conjugate_derivative(alpha, problem.y)[kinked]
+    if problem.fit_intercept:
+        # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
+        unit = float(np.sqrt(np.trace(gram) / len(kinked))) or 1.0
+        border = np.full((len(kinked), 1), unit)
+        gram = np.block([[gram, border], [border.T, np.zeros((1, 1))]])
+        right = np.append(right, -unit * rest.sum())
+    solution = np.linalg.lstsq(gram, right)[0][: len(kinked)]
+    x = -(pull + X.T @ solution) / problem.lam
+    return objective.model(x, design.matvec(x), b)
 
 
 def _direction(problem: Problem, design: Design) -> Direction:
-    """Return a solver of (X'CX + lam I, with the intercept's row) d = -gradient: direct where cheap, else conjugate gradients."""
+    """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
     n, k = design.shape
     if float(n) * k * k <= _DIRECT:
         return partial(_direct, problem, design.toarray())
     return partial(_conjugate_gradients, problem, design)
 
 
-def _direct(problem: Problem, X: Vector, curvature: Vector, gradient: Vector, slope_b: float) -> tuple[Vector, float]:
-    k = X.shape[1]
-    weighted = curvature[:, None] * X
-    hessian = X.T @ weighted
-    hessian[np.diag_indices(k)] += problem.lam
-    if problem.fit_intercept:
-        cross, corner = weighted.sum(axis=0), float(curvature.sum())
-        hessian = np.block([[hessian, cross[:, None]], [cross[None, :], np.array([[corner]])]])
-    right = np.append(gradient, slope_b) if problem.fit_intercept else gradient
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
+def _direct(problem: Problem, X: Vector, curvature: Vector, gradient: Vector) -> Vector:
+    """Factorise X'CX + lam I, X centred by the weights C if there is an intercept (its elimination from the Hessian)."""
+    total = float(curvature.sum())
+    if problem.fit_intercept and total > 0.0:
+        X = X - (curvature / total) @ X
+    hessian = X.T @ (curvature[:, None] * X)
+    hessian[np.diag_indices(len(hessian))] += problem.lam
+    scale = 1.0 / np.sqrt(np.diag(hessian))
     try:
         factor = scipy.linalg.cho_factor(hessian * np.outer(scale, scale), lower=True, check_finite=False)
-        direction = -scale * scipy.linalg.cho_solve(factor, scale * right, check_finite=False)
-    except scipy.linalg.LinAlgError:
-        # The intercept's curvature can vanish (all samples on flat parts of the loss): a diagonal step instead.
-        direction = -right / np.maximum(np.diag(hessian), problem.lam)
-    return (direction[:-1], float(direction[-1])) if problem.fit_intercept else (direction, 0.0)
+    except scipy.linalg.LinAlgError:  # definite, but not to rounding: a diagonal step instead
+        return -gradient * scale**2
+    return np.asarray(-scale * scipy.linalg.cho_solve(factor, scale * gradient, check_finite=False))
 
 
-def _conjugate_gradients(
-    problem: Problem, design: Design, curvature: Vector, gradient: Vector, slope_b: float
-) -> tuple[Vector, float]:
-    """Conjugate gradients with the intercept as one more variable, to a residual of 1e-3 of the gradient (inexact Newton)."""
-    intercept = problem.fit_intercept
-    r = -np.append(gradient, slope_b if intercept else 0.0)
+def _conjugate_gradients(problem: Problem, design: Design, curvature: Vector, gradient: Vector) -> Vector:
+    """Conjugate gradients, to a residual of 1e-3 of the gradient or less (inexact Newton)."""
+    total = float(curvature.sum())
+    r = -gradient
     x, p = np.zeros_like(r), r.copy()
-    rr = r @ r
+    rr = float(r @ r)
     target = min(0.25, np.sqrt(np.sqrt(rr))) ** 2 * rr * 1e-4
     for _ in range(500):
         if rr <= target or rr == 0.0:
             break
-        q = curvature * (design.matvec(p[:-1]) + p[-1])
-        hp = np.append(design.rmatvec(q) + problem.lam * p[:-1], q.sum() if intercept else 0.0)
+        q = curvature * design.matvec(p)
+        if problem.fit_intercept and total > 0.0:
+            q -= curvature * (float(q.sum()) / total)
+        hp = design.rmatvec(q) + problem.lam * p
         denominator = float(p @ hp)
         if not denominator > 0.0:
             break
         step = rr / denominator
         x += step * p
         r -= step * hp
-        rr, old = r @ r, rr
+        rr, old = float(r @ r), rr
         p = r + (rr / old) * p
-    return x[:-1], float(x[-1])
+    return x
