@@ -1,0 +1,296 @@
+"""Pictures of a fit: the two bounds closing in on each other, and the coefficients.
+
+Figures are drawn on their own canvas, without pyplot, so that nothing global is touched; they get figures to show and
+never compute any.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.report.text import percent, printable, significant
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from diht.result import Result
+
+__all__ = ["Bars", "Curve", "draw_coefficients", "draw_convergence", "to_png"]
+
+Vector = NDArray[np.float64]
+
+OBJECTIVE, BOUND, GAP = "#1f4e79", "#c05a00", "#dfe7ef"
+POSITIVE, NEGATIVE = "#1f4e79", "#c05a00"
+INK, FAINT = "#222222", "#8a8a8a"
+MAX_BARS, MAX_BARS_EACH, MAX_PANELS = 40, 12, 12
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Best objective and best bound after each evaluation; `label` tells one equation from another."""
+
+    label: str
+    iterations: Vector
+    objective: Vector
+    bound: Vector
+    relative_gap: float
+    seconds: float
+
+    @classmethod
+    def of(cls, result: Result, label: str = "") -> Curve:
+        """Take the trace of a solve, and its final figures as the last point."""
+        trace = result.trace
+        last = max(result.n_iter, 1)
+        return cls(
+            label=label,
+            iterations=np.append(np.maximum(trace.column("iteration"), 1.0), last),
+            objective=np.append(trace.column("best_objective"), result.objective),
+            bound=np.append(trace.column("best_bound"), result.lower_bound),
+            relative_gap=result.relative_gap,
+            seconds=result.seconds,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Bars:
+    """Coefficients with their names; `label` tells one equation from another."""
+
+    label: str
+    names: Sequence[str]
+    values: Vector
+
+    def largest(self, count: int) -> Bars:
+        """Return the largest ones, in descending order of magnitude."""
+        order = np.argsort(-np.abs(self.values), kind="stable")[:count]
+        return Bars(self.label, [self.names[j] for j in order], self.values[order])
+
+
+def to_png(figure: Figure) -> bytes:
+    """Return the figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a name in a script that the font lacks shows as boxes
+        figure.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+# ------------------------------------------------------------------------------------------------- convergence
+
+
+def draw_convergence(curves: Sequence[Curve], title: str) -> Figure:
+    """Draw how the best objective and the best bound approach each other, one panel a class.
+
+    One curve gets a second panel with the relative gap on a logarithmic axis.
+    """
+    if len(curves) > 1:
+        return _convergence_panels(curves, title)
+    (curve,) = curves
+    figure = _figure(8.0, 6.4)
+    figure.suptitle(title, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.2, 1.0])
+    _draw_bounds(top, curve)
+    top.set_ylabel("objective")
+    top.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=9.5, borderaxespad=0.2)
+    _draw_gap(bottom, curve)
+    bottom.set_xlabel(f"iterations ({significant(curve.seconds, 3)} s in all)")
+    return figure
+
+
+def _convergence_panels(curves: Sequence[Curve], title: str) -> Figure:
+    shown = sorted(curves, key=lambda curve: -curve.relative_gap)[:MAX_PANELS]
+    note = f" (the {len(shown)} widest gaps of {len(curves)})" if len(shown) < len(curves) else ""
+    shown = [curve for curve in curves if curve in shown]
+    figure, panels = _grid(len(shown), 4.0, 2.9, title + note)
+    for panel, curve in zip(panels, shown, strict=True):
+        _draw_bounds(panel, curve)
+        panel.set_title(printable(curve.label, 30), loc="left", fontsize=10, color=INK, parse_math=False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    for panel in panels:
+        panel.set_xlabel("iterations", fontsize=9)
+    figure.supylabel("objective", fontsize=10)
+    return figure
+
+
+def _draw_bounds(axes: Axes, curve: Curve) -> None:
+    """Both bounds with the gap between them, cut to where they meet: the first objective may be a thousand times larger."""
+    t, P, D = curve.iterations, curve.objective, curve.bound
+    low, high = _visible(P, D)
+    axes.fill_between(t, np.clip(D, low, None), P, step="post", color=GAP, linewidth=0, label="gap")
+    axes.step(t, P, where="post", color=OBJECTIVE, linewidth=1.8, label="objective of the best model")
+    axes.step(t, D, where="post", color=BOUND, linewidth=1.8, label="lower bound: no model is below")
+    axes.plot(t[-1], P[-1], "o", color=OBJECTIVE, markersize=4.5, clip_on=False)
+    axes.plot(t[-1], D[-1], "o", color=BOUND, markersize=4.5, clip_on=False)
+    axes.set_ylim(low, high)
+    _iteration_axis(axes, curve)
+    _plain_axes(axes)
+    axes.annotate(
+        f"gap {percent(curve.relative_gap)}",
+        xy=(0.985, 0.03),
+        xycoords="axes fraction",
+        ha="right",
+        va="bottom",
+        fontsize=10,
+        fontweight="bold",
+        color=INK,
+        bbox={"boxstyle": "round,pad=0.25", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+    )
+
+
+def _visible(P: Vector, D: Vector) -> tuple[float, float]:
+    """Range of the objective axis: all of both curves, but not much more than a few gaps around where they end."""
+    end, proved = float(P[-1]), float(D[-1])
+    span = max(2.0 * (end - proved), 0.8 * abs(end), 1e-12)
+    finite = D[np.isfinite(D)]
+    high = min(float(P.max()), end + span)
+    low = max(float(finite.min()) if finite.size else proved, proved - span)
+    room = 0.06 * max(high - low, 0.02 * span)
+    return low - room, high + room
+
+
+def _draw_gap(axes: Axes, curve: Curve) -> None:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = (curve.objective - curve.bound) / np.abs(curve.objective)
+    shown = np.isfinite(gap) & (gap > 0)
+    axes.step(curve.iterations[shown], 100 * gap[shown], where="post", color=INK, linewidth=1.5)
+    if shown.any():
+        _percent_axis(axes, 100 * gap[shown])
+    else:
+        axes.text(0.5, 0.5, "the gap is zero", transform=axes.transAxes, ha="center", va="center", color=FAINT)
+        axes.set_yticks([])
+    axes.set_ylabel("relative gap")
+    _iteration_axis(axes, curve)
+    _plain_axes(axes)
+
+
+def _percent_axis(axes: Axes, gap: Vector) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    low, high = float(gap.min()), float(gap.max())
+    axes.set_ylim(low / 1.3, high * 1.3)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 30 * low else (1.0, 2.0, 5.0), numticks=8))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}%")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def _iteration_axis(axes: Axes, curve: Curve) -> None:
+    """Logarithmic where the gap halves within the first tenth of many iterations: most happens there."""
+    t = curve.iterations
+    with np.errstate(invalid="ignore", divide="ignore"):
+        halved = t[curve.objective - curve.bound <= 0.5 * np.abs(curve.objective)]
+    first, last = float(t.min()), float(t.max())
+    if last > 30 and halved.size and halved[0] < 0.1 * last:
+        axes.set_xscale("log")
+    else:
+        from matplotlib.ticker import MaxNLocator
+
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True, min_n_ticks=1))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.set_xlim(*((first, last) if first < last else (0.0, last + 1.0)))
+
+
+# ------------------------------------------------------------------------------------------------ coefficients
+
+
+def draw_coefficients(equations: Sequence[Bars], title: str, axis: str) -> Figure:
+    """Draw the coefficients as horizontal bars, the largest on top, one panel a class."""
+    if len(equations) > 1:
+        return _coefficient_panels(equations, title, axis)
+    (bars,) = equations
+    shown = bars.largest(MAX_BARS)
+    note = f" (the {MAX_BARS} largest)" if len(bars.names) > MAX_BARS else ""
+    figure = _figure(8.0, 1.5 + 0.27 * max(len(shown.names), 3))
+    figure.suptitle(title + note, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
+    axes = figure.subplots()
+    _draw_bars(axes, shown, width=40, fontsize=9.5)
+    axes.set_xlabel(axis, parse_math=False)
+    return figure
+
+
+def _coefficient_panels(equations: Sequence[Bars], title: str, axis: str) -> Figure:
+    shown = [bars.largest(MAX_BARS_EACH) for bars in equations[:MAX_PANELS]]
+    parts = []
+    if len(equations) > MAX_PANELS:
+        parts.append(f"the first {MAX_PANELS} of {len(equations)} classes")
+    if any(len(bars.names) > MAX_BARS_EACH for bars in equations):
+        parts.append(f"the {MAX_BARS_EACH} largest of each")
+    most = max(len(bars.names) for bars in shown)
+    note = f" ({', '.join(parts)})" if parts else ""
+    figure, panels = _grid(len(shown), 4.6, 1.1 + 0.22 * max(most, 3), title + note)
+    for panel, bars in zip(panels, shown, strict=True):
+        _draw_bars(panel, bars, width=22, fontsize=8)
+        panel.set_title(printable(bars.label, 30), loc="left", fontsize=10, color=INK, parse_math=False)
+    figure.supxlabel(axis, fontsize=10, parse_math=False)
+    return figure
+
+
+def _draw_bars(axes: Axes, bars: Bars, width: int, fontsize: float) -> None:
+    values = np.asarray(bars.values, dtype=np.float64)
+    at = np.arange(len(values))
+    colors = [POSITIVE if value > 0 else NEGATIVE for value in values]
+    axes.barh(at, values, height=0.68, color=colors)
+    axes.set_yticks(at, labels=[printable(name, width) for name in bars.names], fontsize=fontsize, parse_math=False)
+    axes.set_ylim(max(len(values), 1) - 0.4, -0.6)
+    axes.axvline(0.0, color=INK, linewidth=0.8)
+    _plain_axes(axes)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if not len(values):
+        axes.text(0.5, 0.5, "no feature has a coefficient", transform=axes.transAxes, ha="center", color=FAINT)
+        return
+    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+    room = 0.16 * (high - low)  # for the figures at the bars' ends
+    axes.set_xlim(low - room * (low < 0), high + room * (high > 0))
+    for position, value in zip(at, values, strict=True):
+        axes.annotate(
+            significant(value, 3),
+            xy=(value, position),
+            xytext=(4 if value > 0 else -4, 0),
+            textcoords="offset points",
+            ha="left" if value > 0 else "right",
+            va="center",
+            fontsize=fontsize - 1.0,
+            color=INK,
+        )
+
+
+# ----------------------------------------------------------------------------------------------------- common
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained", facecolor="white")
+
+
+def _grid(count: int, width: float, height: float, title: str) -> tuple[Figure, list[Any]]:
+    """Return a figure with `count` equal panels in at most three columns."""
+    columns = 2 if count in (2, 4) else min(3, count)
+    rows = math.ceil(count / columns)
+    figure = _figure(width * columns, height * rows + 0.9)
+    figure.suptitle(title, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
+    panels = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for panel in panels[count:]:
+        panel.remove()
+    return figure, panels[:count]
+
+
+def _plain_axes(axes: Axes) -> None:
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    axes.tick_params(colors=INK, labelsize=9)
+    axes.grid(visible=True, color="#ececec", linewidth=0.8)
+    axes.set_axisbelow(True)

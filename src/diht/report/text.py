@@ -1,0 +1,288 @@
+"""A fit in words: the coefficients by name, the figures of the certificate, and what they mean."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.report.model import Equation, Figures, Label, SavedModel
+from diht.result import Status
+
+__all__ = ["Context", "certificate_in_words", "fit_report", "percent", "printable", "quoted", "significant"]
+
+WIDTH = 100
+MAX_ROWS, MAX_CLASSES = 50, 20  # everything is in model.json
+
+_WIDE = 0.1  # a relative gap above which the bound alone does not say much
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the words need beyond the model.
+
+    Attributes
+    ----------
+    tol : float
+        The relative gap that was asked for.
+    n_varying : int
+        How many columns of the data are not constant.
+    interrupted : bool
+        Whether Ctrl-C ended the solve.
+    fitted : bool
+        Whether the model was fitted just now, rather than given.
+    """
+
+    tol: float
+    n_varying: int
+    interrupted: bool = False
+    fitted: bool = True
+
+
+# ------------------------------------------------------------------------------------------------ words and figures
+
+
+def printable(text: str, width: int | None = None) -> str:
+    """Return a name without control characters, cut to a width."""
+    clean = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    return clean if width is None or len(clean) <= width else clean[: width - 3] + "..."
+
+
+def significant(value: float, digits: int = 6) -> str:
+    """Return a number with so many significant digits, trailing zeros kept out of the way."""
+    return f"{float(value):.{digits}g}"
+
+
+def percent(fraction: float) -> str:
+    """Return a fraction as a percentage with two significant digits; rounded up, so that what it bounds stays bounded."""
+    if not math.isfinite(fraction):
+        return "100% or more"
+    if 0 < fraction < 1e-5:
+        return "less than 0.001%"
+    value = Decimal(f"{100 * fraction:.10g}")
+    step = Decimal(1).scaleb(min(value.adjusted() - 1, 0))
+    return f"{value.quantize(step, ROUND_CEILING).normalize():f}%"
+
+
+def quoted(label: Label | None) -> str:
+    """Return a class as it is shown in a sentence."""
+    return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
+
+
+def _wrapped(*sentences: str) -> str:
+    return textwrap.fill(" ".join(filter(None, sentences)), WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _at_most(k: int) -> str:
+    return f"at most {_count(k, 'feature')}"
+
+
+# ----------------------------------------------------------------------------------------------------- coefficients
+
+
+def coefficient_table(model: SavedModel, equation: Equation, effects: NDArray[np.float64] | None) -> str:
+    """Return the selected features, the strongest first.
+
+    Where the columns were standardised, a second column shows `effects`, the change for one standard deviation of
+    the feature. These can be compared with each other, so they give the order.
+    """
+    size = np.abs(equation.values if effects is None else effects)
+    order = np.argsort(-size, kind="stable")
+    names = [printable(model.name(j), 48) for j in equation.indices[order[:MAX_ROWS]]]
+    width = max([len(name) for name in (*names, "(intercept)", "feature")])
+    header = f"  {'feature':<{width}}  {'coefficient':>13}"
+    rows = [f"  {name:<{width}}  {significant(equation.values[j]):>13}" for name, j in zip(names, order, strict=False)]
+    if effects is not None:
+        header += f"  {'per std. dev.':>13}"
+        rows = [f"{row}  {significant(effects[j], 4):>13}" for row, j in zip(rows, order, strict=False)]
+    if len(order) > MAX_ROWS:
+        rows.append(f"  ... and {len(order) - MAX_ROWS} more, all of them in model.json")
+    if model.fit_intercept:
+        rows.append(f"  {'(intercept)':<{width}}  {significant(equation.intercept):>13}")
+    return "\n".join([header, *rows])
+
+
+def _heading(model: SavedModel, equation: Equation) -> str:
+    who = f" for class {quoted(equation.label)}" if len(model.equations) > 1 else ""
+    if not len(equation.indices):
+        return f"Selected features{who}: none"
+    return f"Selected features{who}: {len(equation.indices)} of {model.n_features:,}, strongest first"
+
+
+def _direction(model: SavedModel) -> str:
+    if model.classes is None:
+        return ""
+    if len(model.classes) == 2:
+        low, high = map(quoted, model.classes)
+        return f"A positive coefficient speaks for {high}, a negative one for {low}."
+    return (
+        "A positive coefficient speaks for the class, a negative one against it; the class with the largest sum wins."
+    )
+
+
+def _fewer(model: SavedModel, context: Context) -> str:
+    """Explain a model with fewer features than allowed."""
+    lacking = [equation for equation in model.equations if len(equation.indices) < model.k]
+    if not lacking:
+        return ""
+    most, each = min(len(equation.indices) for equation in lacking), len(model.equations) > 1
+    who = "Some classes use" if each else "The model uses"
+    start = f"{who} {'only ' + str(most) if each else most} of the {model.k} features allowed:"
+    if context.n_varying < model.k:
+        return f"{start} only {_count(context.n_varying, 'column')} of the data vary at all."
+    if any(equation.figures.relative_gap > context.tol for equation in lacking):
+        return f"{start} all other coefficients came out as exactly zero in the best model found."
+    return f"{start} no further feature lowers the objective, so all other coefficients are exactly zero."
+
+
+# ------------------------------------------------------------------------------------------------------ certificate
+
+
+def _figure_lines(model: SavedModel, figures: Figures) -> str:
+    rows = [
+        (
+            "objective",
+            significant(figures.objective),
+            f"average {_spoken(model)} loss plus ridge, the figure to minimise",
+        ),
+        ("lower bound", significant(figures.lower_bound), f"proved: no model with {_at_most(model.k)} is below this"),
+        ("gap", significant(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
+    ]
+    return "\n".join(f"  {name:<12} {value:>12}   {meaning}" for name, value, meaning in rows)
+
+
+def _figure_table(model: SavedModel) -> str:
+    """One line a class."""
+    shown = model.equations[:MAX_CLASSES]
+    labels = [printable(str(equation.label), 30) for equation in shown]
+    width = max(len("class"), *map(len, labels))
+    header = f"  {'class':<{width}}  {'features':>8}  {'objective':>11}  {'lower bound':>11}  {'gap':>9}"
+    rows = [
+        f"  {label:<{width}}  {len(equation.indices):>8}  {significant(equation.figures.objective):>11}  "
+        f"{significant(equation.figures.lower_bound):>11}  {_short_percent(equation.figures.relative_gap):>9}"
+        for label, equation in zip(labels, shown, strict=True)
+    ]
+    return "\n".join([header, *rows, *_more_classes(model)])
+
+
+def _more_classes(model: SavedModel) -> list[str]:
+    more = len(model.equations) - MAX_CLASSES
+    return [f"  ... and {more} more classes, all of them in model.json"] if more > 0 else []
+
+
+def _short_percent(fraction: float) -> str:
+    return percent(fraction).replace("less than ", "<")
+
+
+def _spoken(model: SavedModel) -> str:
+    return model.loss.name.replace("_", " ")
+
+
+def _worst(model: SavedModel) -> Figures:
+    return max((equation.figures for equation in model.equations), key=lambda figures: figures.relative_gap)
+
+
+def _meaning(model: SavedModel, context: Context) -> str:
+    """Say what the gap proves, in the words of somebody who has to report the model."""
+    gap, limit = _worst(model).relative_gap, _at_most(model.k)
+    who = "This" if context.fitted else "Your"
+    each = " (for the worst of the classes)" if len(model.equations) > 1 else ""
+    if gap <= context.tol:
+        return (
+            f"{who} model is the best possible with {limit}, up to {percent(gap)} of its objective{each}: no other "
+            "choice of features, with whatever coefficients, can be better by more than that."
+        )
+    return (
+        f"{who} model is within {percent(gap)} of the best possible with {limit}{each}: whichever features are chosen "
+        "and whatever their coefficients, no objective can be lower than this one by more than that."
+    )
+
+
+def _definition(model: SavedModel) -> str:
+    scaled = " of the standardised columns" if model.standardize else ""
+    return (
+        f"The objective is the average {_spoken(model)} loss over the data plus {significant(model.lam / 2)} times the "
+        f"sum of the squared coefficients{scaled}; the lower bound comes from the dual problem and holds for every "
+        "choice of features."
+    )
+
+
+def _advice(model: SavedModel, context: Context) -> str:
+    """Say why the gap is open, and what would close it."""
+    figures = _worst(model)
+    gap = figures.relative_gap
+    if gap <= context.tol:
+        return ""
+    sentences = []
+    if gap > _WIDE:
+        sentences.append(
+            "That is a wide gap: the model may well be the best one all the same, but this has not been proved."
+        )
+    sentences.append(f"The solve ended because {_reason(figures.status)}.")
+    sentences.append(f"To narrow the gap: {_remedies(model, figures.status)}.")
+    if context.fitted:
+        sentences.append(f"To accept it: --tol {_round_up(gap):g}.")
+    return " ".join(sentences)
+
+
+def _reason(status: Status) -> str:
+    return {Status.STOPPED: "it was asked to stop", Status.STALLED: "neither figure improved any more"}.get(
+        status, status.meaning
+    )
+
+
+def _remedies(model: SavedModel, status: Status) -> str:
+    ridge = f"fit with a larger ridge (--lam {10 * model.lam:g}), for which the bound is tighter"
+    if status is Status.TIME_LIMIT:
+        return f"give more time (--time-limit), or {ridge}"
+    if status is Status.MAX_ITER:
+        return f"allow more iterations (--max-iter), or {ridge}"
+    if status is Status.STOPPED:
+        return f"let it run longer, or {ridge}"
+    return ridge
+
+
+def _round_up(gap: float) -> float:
+    """Return the gap rounded up to one significant digit."""
+    exponent = math.floor(math.log10(gap)) if 0 < gap < math.inf else 0
+    return math.ceil(gap / 10.0**exponent) * 10.0**exponent
+
+
+def certificate_in_words(model: SavedModel, context: Context) -> str:
+    """Return the figures of the certificate and what they mean."""
+    several = len(model.equations) > 1
+    figures = _figure_table(model) if several else _figure_lines(model, model.equations[0].figures)
+    return "\n\n".join(
+        filter(
+            None,
+            [
+                f"How good is it?\n{figures}",
+                _wrapped(_meaning(model, context), _definition(model)),
+                _wrapped(_advice(model, context)),
+            ],
+        )
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------ a fit
+
+
+def fit_report(model: SavedModel, effects: Sequence[NDArray[np.float64] | None], context: Context) -> str:
+    """Return everything that `diht fit` says about the model."""
+    tables = [
+        f"{_heading(model, equation)}\n{coefficient_table(model, equation, effect)}"
+        for equation, effect in zip(model.equations[:MAX_CLASSES], effects, strict=False)
+    ] + _more_classes(model)
+    note = "Stopped by Ctrl-C: this is the best model found so far." if context.interrupted else ""
+    units = "The coefficients are in the units of the data." if model.standardize else ""
+    words = _wrapped(_direction(model), units, _fewer(model, context))
+    return "\n\n".join(filter(None, [note, *tables, words, certificate_in_words(model, context)]))
