@@ -1,0 +1,258 @@
+"""The command ``diht``: fit a sparse model to a file, predict with it, prove how good a model is."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+from diht import __version__
+from diht.losses import LOSSES
+from diht.report.text import printable
+from diht.solve import SOLVERS
+
+__all__ = ["main"]
+
+FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status: 0, 2 for bad input, 130 for a second Ctrl-C, 141 for a broken pipe."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show is no reason to fail
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv:
+        _parser().print_help(sys.stderr)
+        return FAILED
+    arguments = _parser().parse_args(_joined(argv))
+    try:
+        from diht import commands
+
+        getattr(commands, arguments.command)(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _leave_quietly()
+    except KeyboardInterrupt:
+        print("diht: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except MemoryError:
+        return _complain("not enough memory")
+    except (ValueError, OSError) as error:
+        return _complain(str(error))
+    return 0
+
+
+def _complain(message: str) -> int:
+    print(f"diht: error: {printable(' '.join(message.split()))}", file=sys.stderr)
+    return FAILED
+
+
+def _leave_quietly() -> int:
+    """Whoever read the output has gone: point it nowhere, so that the interpreter's last flush does not complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
+
+
+# ----------------------------------------------------------------------------------------------------- arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are one line, the same for all commands."""
+
+    def error(self, message: str) -> NoReturn:
+        sys.exit(_complain(message))
+
+
+_Arguments: TypeAlias = argparse._ActionsContainer  # a parser, or a group of its options
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=26)
+
+
+def _joined(argv: Sequence[str]) -> list[str]:
+    """Write ``--lam -1e-3`` as ``--lam=-1e-3``: argparse takes such numbers for options."""
+    joined: list[str] = []
+    for word in argv:
+        if joined and re.fullmatch(r"--[a-z-]+", joined[-1]) and re.fullmatch(r"-(\d|\.\d|inf|nan).*", word):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "...")
+
+
+def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
+    limits = f"of at least {low}" if high is None else f"from {low} to {high}"
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if value < low or (high is not None and value > high):
+            raise argparse.ArgumentTypeError(f"must be a whole number {limits}, got {_shown(text)}")
+        return value
+
+    return parse
+
+
+def _float(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return math.nan
+    return value if math.isfinite(value) else math.nan
+
+
+def _not_negative(text: str) -> float:
+    if not _float(text) >= 0:
+        raise argparse.ArgumentTypeError(f"must be a finite number, zero or more, got {_shown(text)}")
+    return _float(text)
+
+
+def _positive(text: str) -> float:
+    if not _float(text) > 0:
+        raise argparse.ArgumentTypeError(f"must be a positive, finite number, got {_shown(text)}")
+    return _float(text)
+
+
+def _losses(task: str) -> str:
+    return ", ".join(name for name, loss in LOSSES.items() if loss.task == task)
+
+
+_EXAMPLES = """\
+examples:
+  diht fit                                   data that comes with scikit-learn
+  diht fit patients.csv --target sick --k 5  a classifier with 5 features
+  diht fit prices.parquet --lam 0.01         the last column is the target
+  diht fit news20.svm.gz --k 600             sparse data, one line a sample
+  diht predict diht-report/model.json new.csv > predictions.csv
+  diht certify diht-report/model.json patients.csv
+  diht certify mine.csv patients.csv         lines of name,coefficient
+
+"diht fit --help" and so on explain the options of each command.
+"""
+
+_FILES = """\
+Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz.
+"""
+
+_FIT_NOTES = f"""\
+{_FILES}
+Losses for classes: {_losses("classification")}.
+Losses for numbers: {_losses("regression")}.
+
+Ctrl-C ends the solve and reports the best so far; a second one quits.
+"""
+
+_CERTIFY_NOTES = f"""\
+MODEL is the model.json of a fit, or, from any other tool, a CSV file with
+lines of name,coefficient, the constant term in a line intercept,value. A
+model.json brings its own problem, which the options replace; for a CSV file
+the defaults are as many features as it has, and else those of "diht fit".
+
+{_FILES}"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="diht",
+        description="Linear models with at most k features, and a proof of how good they are.",
+        epilog=_EXAMPLES,
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"diht {__version__}", help="show the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    _add_fit(_command(commands, "fit", "fit a model and bound how far it is from the best", _FIT_NOTES))
+    _add_predict(_command(commands, "predict", "predict with a fitted model, one line a sample", _FILES))
+    _add_certify(_command(commands, "certify", "bound how far any model is from the best", _CERTIFY_NOTES))
+    return parser
+
+
+def _command(commands: Any, name: str, summary: str, notes: str) -> _Arguments:
+    description = summary[0].upper() + summary[1:] + "."
+    parser: _Parser = commands.add_parser(
+        name, help=summary, description=description, epilog=notes, formatter_class=_Formatter, allow_abbrev=False
+    )
+    return parser
+
+
+def _add_fit(parser: _Arguments) -> None:
+    parser.add_argument("file", nargs="?", metavar="FILE", help="the data (default: breast cancer, from scikit-learn)")
+    data = parser.add_argument_group("data")
+    data.add_argument("--target", metavar="NAME", help="column, or its number from 0 (default: the last)")
+    _add_standardize(data, "scale columns to unit variance (default: if dense)")
+    model = parser.add_argument_group("model")
+    model.add_argument(
+        "--k", type=_whole(1), default=10, metavar="K", help="how many features it may use (default: 10)"
+    )
+    model.add_argument(
+        "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"
+    )
+    _add_loss(model, "see below (default: logistic or squared, as it fits)")
+    model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
+    solve = parser.add_argument_group("solve")
+    names = ["auto", *SOLVERS]
+    solve.add_argument("--solver", choices=names, default="auto", metavar="NAME", help=", ".join(names))
+    solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
+    _add_limits(solve)
+    solve.add_argument(
+        "--seed", type=_whole(0, 2**32 - 1), default=0, metavar="N", help="seed of random choices (default: 0)"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument(
+        "--out", default="diht-report", metavar="FOLDER", help="where model and plots go (default: diht-report)"
+    )
+    _add_quiet(output)
+
+
+def _add_predict(parser: _Arguments) -> None:
+    parser.add_argument("model", metavar="MODEL", help="model.json of a fit")
+    parser.add_argument("file", metavar="FILE", help="the samples; columns are found by name")
+    parser.add_argument("--proba", action="store_true", help="add each class's probability (logistic loss only)")
+    parser.add_argument("--out", default="-", metavar="FILE", help="file to write (default: -, standard output)")
+
+
+def _add_certify(parser: _Arguments) -> None:
+    parser.add_argument("model", metavar="MODEL", help="model.json of a fit, or a CSV file of coefficients")
+    parser.add_argument("file", metavar="FILE", help="the data, with targets")
+    problem = parser.add_argument_group("problem")
+    problem.add_argument("--target", metavar="NAME", help="column, or its number from 0")
+    _add_standardize(problem, "whether the ridge sees standardised columns")
+    problem.add_argument("--k", type=_whole(1), metavar="K", help="how many features a model may use")
+    problem.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge")
+    _add_loss(problem, "loss that the model should minimise")
+    solve = parser.add_argument_group("solve")
+    _add_limits(solve)
+    _add_quiet(solve)
+
+
+def _add_standardize(group: _Arguments, summary: str) -> None:
+    group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=summary)
+
+
+def _add_loss(group: _Arguments, summary: str) -> None:
+    group.add_argument("--loss", choices=list(LOSSES), metavar="NAME", help=summary)
+
+
+def _add_limits(group: _Arguments) -> None:
+    group.add_argument("--time-limit", type=_positive, metavar="S", help="limit on seconds")
+    group.add_argument(
+        "--tol", type=_not_negative, default=1e-4, metavar="T", help="relative gap to stop at (default: 0.0001)"
+    )
+    group.add_argument("--threads", type=_whole(1, 1024), metavar="N", help="threads to use (default: all cores)")
+
+
+def _add_quiet(group: _Arguments) -> None:
+    group.add_argument("--quiet", action="store_true", help="show no progress line")
