@@ -1,0 +1,671 @@
+"""The scikit-learn estimators: fit = validate, `Problem`, `solve`, copy the figures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import is_dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_expit, logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print_line
+from diht.constraint import Cardinality
+from diht.design import Design, as_design, effective_n_threads
+from diht.losses import LOSSES, Logistic, Loss
+from diht.problem import Problem, normalised_weights
+from diht.result import Iterate, Result, Status
+from diht.solve import as_solver, solve
+from diht.solvers import Solver
+
+__all__ = ["SparseClassifier", "SparseRegressor"]
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+
+_FORMATS = {
+    "accept_sparse": ("csr", "csc"),
+    "dtype": (np.float64, np.float32),
+}  # what X may be, for scikit-learn's checks
+_FEW = 32  # a copy of the columns of the support pays where at most one feature in so many is in it
+_CALLER = 5  # the stack level of whoever called fit: a warning, its function, _solve, fit, fit's decorator, the caller
+
+
+class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """What the regressor and the classifier share: one sparse linear model for each of one or more targets."""
+
+    _task: ClassVar[str]
+    _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
+
+    # Fitting
+
+    def _solve(
+        self, X: Any, targets: dict[str, Vector], s: Vector, previous: list[Result] | None, tasks: FitTasks | None
+    ) -> None:
+        """Solve the problem of every target, one after the other, and keep the figures.
+
+        `targets` maps what to print before a line to the targets, `s` are weights that sum to one, `previous` is what a
+        warm start begins from.
+        """
+        loss, constraint = self._loss(), self._constraint(X.shape[1])
+        seconds: Any = self.time_limit
+        if isinstance(seconds, Real):
+            seconds = float(seconds) / len(targets)
+        results, coefs = [], []
+        with _blas_threads(self.n_jobs):
+            design = as_design(X, self.n_jobs)
+            scale = standard_deviations(design, s) if self.standardize else None
+            for j, (label, y) in enumerate(targets.items()):
+                problem = Problem(design, y, loss, constraint, self.lam, s, self.fit_intercept, scale=scale)
+                start = None if previous is None else _rescaled(previous[j], np.atleast_2d(self.coef_)[j], scale)
+                callback = self._callback(label, tasks, scale, X.dtype)
+                if tasks is not None:
+                    tasks.begin_problem()
+                method = self._solver(problem)
+                result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
+                if tasks is not None:
+                    tasks.end_problem()
+                results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
+                coefs.append(_in_users_units(result.w, scale, X.dtype))
+        self._keep(results, np.stack(coefs))
+
+    def _loss(self) -> Loss:
+        names = [name for name, loss in LOSSES.items() if loss.task == self._task]
+        if isinstance(self.loss, Loss) and self.loss.task == self._task:
+            return self.loss
+        if isinstance(self.loss, str) and self.loss in names:
+            return LOSSES[self.loss]()
+        raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
+
+    def _constraint(self, n_features: int) -> Cardinality:
+        constraint = Cardinality(self.k)
+        if constraint.k <= n_features:
+            return constraint
+        message = f"k={self.k} is more than the {n_features} features: all of them may be used"
+        warnings.warn(message, UserWarning, stacklevel=_CALLER)
+        return Cardinality(n_features)
+
+    def _solver(self, problem: Problem) -> Solver:
+        """Return the method; a random state, where one is given, becomes its seed."""
+        method = as_solver(self.solver, problem)
+        if self.random_state is None or not is_dataclass(method) or not hasattr(method, "random_state"):
+            return method
+        generator = check_random_state(self.random_state)
+        is_seed = isinstance(self.random_state, Integral)
+        seed = int(self.random_state) if is_seed else int(generator.randint(2**31 - 1))
+        return replace(method, random_state=seed)
+
+    def _callback(
+        self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
+    ) -> Callable[[Iterate], bool] | None:
+        """Return what a solve calls at each evaluation; None where nobody wants to know."""
+        if not self.verbose and tasks is None:
+            return None
+
+        def attributes(iterate: Iterate) -> dict[str, Any]:
+            assert iterate.model is not None
+            coef = _in_users_units(iterate.model.w, scale, dtype)
+            return self._model(coef[None], np.array([iterate.model.intercept], dtype=dtype))
+
+        def tell(iterate: Iterate) -> bool:
+            if self.verbose:
+                print_line(iterate, label)
+            return tasks is not None and tasks.evaluate(lambda: attributes(iterate))
+
+        return tell
+
+    def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
+        """Return the attributes that predictions need; `coef` has one row a target."""
+        return {"coef_": coef, "intercept_": intercept, "support_": np.flatnonzero(coef.any(axis=0))}
+
+    def _keep(self, results: list[Result], coef: Array) -> None:
+        """Copy the figures; single ones where there is a single target."""
+        several = len(results) > 1
+        self.__dict__ |= self._model(coef, np.array([result.intercept for result in results], dtype=coef.dtype))
+        self.result_ = results if several else results[0]
+        self.certificate_ = [result.certificate for result in results] if several else results[0].certificate
+        self.dual_coef_ = np.stack([result.alpha for result in results]) if several else results[0].alpha
+        for name in ("objective", "lower_bound", "gap"):
+            figures = [float(getattr(result, name)) for result in results]
+            setattr(self, f"{name}_", np.array(figures) if several else figures[0])
+        self.n_iter_ = max(result.n_iter for result in results)
+        open_gaps = [result.relative_gap for result in results if result.status is Status.MAX_ITER]
+        if self.max_iter is not None and open_gaps:
+            message = (
+                f"max_iter={self.max_iter} was reached with a relative gap of {max(open_gaps):.2g} (tol={self.tol:g})"
+            )
+            warnings.warn(message, ConvergenceWarning, stacklevel=_CALLER)
+
+    def _previous(self, n_features: int) -> list[Result] | None:
+        """Return the results of the last fit for a warm start, where that fit had as many features."""
+        if not self.warm_start or not hasattr(self, "result_") or self.coef_.shape[-1] != n_features:
+            return None
+        return self.result_ if isinstance(self.result_, list) else [self.result_]
+
+    def _check_exact(self) -> None:
+        if self.exact:
+            raise ValueError("exact=True needs the branch-and-bound solver, which this version does not have")
+
+    # Prediction and selection
+
+    def _scores(self, X: Any) -> Array:
+        """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, **_FORMATS)
+        coef = np.atleast_2d(self.coef_)
+        if _FEW * len(self.support_) <= X.shape[1]:
+            X, coef = X[:, self.support_], coef[:, self.support_]
+        scores: Array = X @ coef.T + self.intercept_
+        return scores
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.support_] = True
+        return mask
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
+    r"""Linear regression with at most k features, and a proof of how good it is.
+
+    .. math:: \min_{w, b} \; \sum_i s_i\, l(x_i^\top w + b, y_i) + \frac{\lambda}{2} \|w\|^2
+              \quad \text{subject to} \quad \|w\|_0 \le k
+
+    with weights s that sum to one.
+
+    Parameters
+    ----------
+    k : int, default=10
+        The largest number of features used. More than there are: all of them, with a warning.
+    lam : float, default=1e-3
+        The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
+    loss : {"squared", "huber"} or Loss, default="squared"
+        (y - u)^2, Huber's loss, or an object of `diht.losses` or of your own.
+    solver : str or Solver, default="auto"
+        The method: "auto", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+    exact : bool, default=False
+        Whether to branch until the model is proved optimal.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is neither penalised nor counted.
+    standardize : bool, default=False
+        Whether to divide each column by its weighted standard deviation (implicitly: X is neither copied nor changed).
+        Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem.
+    tol : float, default=1e-4
+        The relative gap at which the model counts as optimal.
+    max_iter : int, optional
+        Limit on steps; one step of a stochastic solver is one block of samples. If it is given and reached before `tol`,
+        there is a `ConvergenceWarning`; by default each solver has its own limit and `result_.status` tells how it ended.
+    time_limit : float, optional
+        Limit on seconds.
+    warm_start : bool, default=False
+        Whether to begin from the model of the last fit (and, for as many samples, from its dual point).
+    random_state : int, RandomState instance or None, default=None
+        Seed of a stochastic solver; None leaves the solver its own, which is fixed.
+    n_jobs : int or None, default=None
+        Number of threads, -1 for all processors; None respects ``OMP_NUM_THREADS`` and the limits of threadpoolctl.
+    verbose : bool, default=False
+        Whether to print a line at each evaluation.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        Coefficients, at most k of them nonzero.
+    intercept_ : float
+        The intercept, 0 without one.
+    support_ : ndarray of int
+        Indices of the nonzero coefficients, ascending.
+    dual_coef_ : ndarray of shape (n_samples,)
+        The dual point behind the lower bound.
+    objective_ : float
+        The model's objective.
+    lower_bound_ : float
+        No model with at most k features has a smaller objective.
+    gap_ : float
+        objective_ - lower_bound_: the model is at most this far from the best one.
+    certificate_ : Certificate
+        These figures with their proof.
+    result_ : Result
+        All that the solver returned: status, passes over X, trace.
+    n_iter_ : int
+        Number of steps.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X has names that are all strings.
+
+    See Also
+    --------
+    SparseClassifier : The same for classification.
+
+    Notes
+    -----
+    The problem is NP-hard, and no solver promises its optimum. But every dual point bounds the optimum from below, so that
+    `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
+    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller.
+
+    Fewer than k features are used where more do not help (k is at least the rank of X, or the solver found none to add).
+
+    The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
+    a nonzero coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseRegressor
+    >>> X = np.random.default_rng(0).normal(size=(200, 50))
+    >>> y = 3 * X[:, 7] - 2 * X[:, 30] + 1
+    >>> model = SparseRegressor(k=2, lam=0.1).fit(X, y)
+    >>> model.support_
+    array([ 7, 30])
+    >>> model.lower_bound_ <= model.objective_
+    True
+    >>> model.gap_ < 1e-3
+    True
+    """
+
+    _task = "regression"
+
+    def __init__(
+        self,
+        k: int = 10,
+        lam: float = 1e-3,
+        loss: str | Loss = "squared",
+        solver: str | Solver = "auto",
+        exact: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.k = k
+        self.lam = lam
+        self.loss = loss
+        self.solver = solver
+        self.exact = exact
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @ends_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseRegressor:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64).
+        y : array-like of shape (n_samples,)
+            The targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights; only their ratios matter.
+
+        Returns
+        -------
+        SparseRegressor
+            The estimator itself.
+        """
+        self._check_exact()
+        data = X
+        X, y = validate_data(self, X, y, y_numeric=True, **_FORMATS)
+        s = normalised_weights(sample_weight, X.shape[0])
+        tasks = FitTasks.of(self, data, y, sample_weight, 1)
+        self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks)
+        if tasks is not None:
+            tasks.end()
+        return self
+
+    def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
+        return super()._model(coef, intercept) | {"coef_": coef[0], "intercept_": intercept[0]}
+
+    def predict(self, X: Any) -> Array:
+        """Predict targets.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            Predictions, of X's floating point type.
+        """
+        return self._scores(X)[:, 0]
+
+
+def _has_probability(estimator: Any) -> bool:
+    if isinstance(estimator.loss, Logistic) or estimator.loss == "logistic":
+        return True
+    raise AttributeError(f"probabilities need loss='logistic', got loss={estimator.loss!r}")
+
+
+class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[misc]
+    r"""Linear classification with at most k features, and a proof of how good it is.
+
+    .. math:: \min_{w, b} \; \sum_i s_i\, l(x_i^\top w + b, y_i) + \frac{\lambda}{2} \|w\|^2
+              \quad \text{subject to} \quad \|w\|_0 \le k
+
+    with weights s that sum to one and targets -1 and +1. More than two classes are separated one versus the rest, with k
+    features for each.
+
+    Parameters
+    ----------
+    k : int, default=10
+        The largest number of features used (for each class of several). More than there are: all of them, with a warning.
+    lam : float, default=1e-3
+        The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
+    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge"} or Loss, default="logistic"
+        A name, or an object of `diht.losses` or of your own. Probabilities come with the logistic loss only.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
+    solver : str or Solver, default="auto"
+        The method: "auto", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+    exact : bool, default=False
+        Whether to branch until the model is proved optimal.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is neither penalised nor counted.
+    standardize : bool, default=False
+        Whether to divide each column by its weighted standard deviation (implicitly: X is neither copied nor changed).
+        Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem.
+    tol : float, default=1e-4
+        The relative gap at which the model counts as optimal.
+    max_iter : int, optional
+        Limit on steps; one step of a stochastic solver is one block of samples. If it is given and reached before `tol`,
+        there is a `ConvergenceWarning`; by default each solver has its own limit and `result_.status` tells how it ended.
+    time_limit : float, optional
+        Limit on seconds, shared evenly among the classes where there are more than two.
+    warm_start : bool, default=False
+        Whether to begin from the model of the last fit (and, for as many samples, from its dual point).
+    random_state : int, RandomState instance or None, default=None
+        Seed of a stochastic solver; None leaves the solver its own, which is fixed.
+    n_jobs : int or None, default=None
+        Number of threads, -1 for all processors; None respects ``OMP_NUM_THREADS`` and the limits of threadpoolctl.
+    verbose : bool, default=False
+        Whether to print a line at each evaluation.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Coefficients, at most k of a row nonzero. Two classes have one row, which speaks for the second class.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        The intercepts, 0 without.
+    support_ : ndarray of int
+        Indices of the features with a nonzero coefficient for any class, ascending.
+    dual_coef_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
+        The dual points behind the lower bounds.
+    objective_ : float or ndarray of shape (n_classes,)
+        The objective; with more than two classes that of each class against the rest.
+    lower_bound_ : float or ndarray of shape (n_classes,)
+        No model with at most k features has a smaller objective.
+    gap_ : float or ndarray of shape (n_classes,)
+        objective_ - lower_bound_: the model is at most this far from the best one.
+    certificate_ : Certificate or list of Certificate
+        These figures with their proof.
+    result_ : Result or list of Result
+        All that the solver returned: status, passes over X, trace.
+    n_iter_ : int
+        Number of steps, the largest of the classes.
+    n_features_in_ : int
+        Number of features seen during fit.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Their names, where X has names that are all strings.
+
+    See Also
+    --------
+    SparseRegressor : The same for regression.
+
+    Notes
+    -----
+    The problem is NP-hard, and no solver promises its optimum. But every dual point bounds the optimum from below, so that
+    `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
+    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller.
+
+    Fewer than k features are used where more do not help (k is at least the rank of X, or the solver found none to add).
+
+    Probabilities of more than two classes are those of each class against the rest, divided by their sum. Weights of
+    the classes shift probabilities: they are those of the weighted sample.
+
+    The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
+    a nonzero coefficient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseClassifier
+    >>> X = np.random.default_rng(0).normal(size=(300, 40))
+    >>> y = np.where(X[:, 3] - X[:, 20] > 0, "yes", "no")
+    >>> model = SparseClassifier(k=2, lam=0.1).fit(X, y)
+    >>> model.support_
+    array([ 3, 20])
+    >>> model.lower_bound_ <= model.objective_
+    True
+    >>> model.predict(X[:3]).tolist() == y[:3].tolist()
+    True
+    """
+
+    _task = "classification"
+
+    def __init__(
+        self,
+        k: int = 10,
+        lam: float = 1e-3,
+        loss: str | Loss = "logistic",
+        class_weight: Any = None,
+        solver: str | Solver = "auto",
+        exact: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = False,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
+        warm_start: bool = False,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+    ) -> None:
+        self.k = k
+        self.lam = lam
+        self.loss = loss
+        self.class_weight = class_weight
+        self.solver = solver
+        self.exact = exact
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.tol = tol
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @ends_callbacks
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64).
+        y : array-like of shape (n_samples,)
+            The classes, of any type that can be sorted.
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights; only their ratios matter.
+
+        Returns
+        -------
+        SparseClassifier
+            The estimator itself.
+        """
+        self._check_exact()
+        data = X
+        X, y = validate_data(self, X, y, **_FORMATS)
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+        s = _class_weighted(normalised_weights(sample_weight, X.shape[0]), self.class_weight, classes, codes)
+        same_classes = np.array_equal(getattr(self, "classes_", ()), classes)
+        previous = self._previous(X.shape[1]) if same_classes else None
+        self.classes_ = classes
+        targets = _one_vs_rest(classes, codes)
+        tasks = FitTasks.of(self, data, y, sample_weight, len(targets))
+        self._solve(X, targets, s, previous, tasks)
+        if tasks is not None:
+            tasks.end()
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Compute x.w + b.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Scores, of X's floating point type: with two classes those of the second one.
+        """
+        scores = self._scores(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Any) -> Array:
+        """Predict classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            The class with the largest score.
+        """
+        scores = self._scores(X)
+        codes = (scores[:, 0] > 0).astype(np.intp) if scores.shape[1] == 1 else scores.argmax(axis=1)
+        labels: Array = self.classes_[codes]
+        return labels
+
+    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Compute the probabilities of the classes; for the logistic loss only.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Probabilities, which sum to one for each sample.
+        """
+        return np.asarray(np.exp(self.predict_log_proba(X)))
+
+    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Array:
+        """Compute the logarithms of the probabilities of the classes; for the logistic loss only.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes)
+            Logarithms of probabilities.
+        """
+        scores = self._scores(X)
+        if scores.shape[1] == 1:
+            scores = np.hstack([-scores, scores])
+        log_p: Array = log_expit(scores)
+        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
+
+
+def _class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray[np.intp]) -> Vector:
+    """Multiply the weights by those of the classes; every class must keep some weight."""
+    totals = np.bincount(codes, weights=s)
+    if class_weight is None:
+        factors = np.ones(len(classes))
+    elif isinstance(class_weight, str) and class_weight == "balanced":
+        factors = 1.0 / np.where(totals > 0, totals, 1.0)
+    else:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+        if not np.all(factors >= 0):
+            raise ValueError(f"class_weight must not be negative, got {class_weight!r}")
+    empty = np.flatnonzero(totals * factors == 0)
+    if len(empty):
+        raise ValueError(f"every class needs some weight, but class {classes.tolist()[empty[0]]!r} has none")
+    return normalised_weights(s * factors[codes], len(s))
+
+
+def _one_vs_rest(classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
+    """Return targets -1 and +1 by what to print before a line: those of the second class of two, or those of every class."""
+    if len(classes) == 2:
+        return {"": np.where(codes == 1, 1.0, -1.0)}
+    return {f"class {label!r}: ": np.where(codes == j, 1.0, -1.0) for j, label in enumerate(classes.tolist())}
+
+
+def standard_deviations(design: Design, s: Vector) -> Vector:
+    """Return the weighted standard deviation of every column, 1 for a column that is constant up to rounding."""
+    mean, variance = design.moments(s)
+    deviation = np.sqrt(variance)
+    if not np.all(np.isfinite(deviation)):
+        column = int(np.flatnonzero(~np.isfinite(deviation))[0])
+        raise ValueError(f"X has values too large to standardize, in column {column}")
+    rounding = len(s) * np.finfo(np.float64).eps * np.abs(mean)
+    return np.where(deviation <= rounding, 1.0, deviation)
+
+
+def _in_users_units(w: Array, scale: Vector | None, dtype: np.dtype[Any]) -> Array:
+    """Return coefficients of the columns of X from those of the scaled columns."""
+    return (w if scale is None else w / scale).astype(dtype)
+
+
+def _rescaled(result: Result, coef: Array, scale: Vector | None) -> Result:
+    """Return an earlier result with its coefficients (given in the user's units) for the columns as they are scaled now."""
+    return replace(result, w=coef if scale is None else coef * scale)
+
+
+def _blas_threads(n_jobs: int | None) -> AbstractContextManager[Any]:
+    """Limit the threads of linear algebra libraries as those of the kernels are, where the user asks for it."""
+    if n_jobs is None:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(effective_n_threads(n_jobs), user_api="blas")
+    return limits
