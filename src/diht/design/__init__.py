@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.ascent import CoordinateAscent
 from diht.design.base import Design, StoredDesign
 from diht.design.dense import DenseDesign
 from diht.design.sparse import SparseDesign, compressed
@@ -18,6 +19,7 @@ from diht.design.view import AffineView
 
 __all__ = [
     "AffineView",
+    "CoordinateAscent",
     "DenseDesign",
     "Design",
     "SparseDesign",

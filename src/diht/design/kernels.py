@@ -89,30 +89,33 @@ def logistic_step(mode: int, a: float, u: float, y: float, tau: float) -> float:
     """Update a dual variable of the logistic loss: its derivative at ``u``, or the proximal map of its conjugate.
 
     The proximal map at ``z = a + tau u`` is ``-y p(t)`` where ``p(t) = 1/(1 + exp(t))`` and ``t`` solves
-    ``tau t - p(t) = y z``. The left side increases with ``t``, its root lies in ``[y z, y z + 1] / tau``; Newton's steps that
-    leave the bracket are replaced by its middle. As ``|p''| <= p'``, a step below 1e-8 leaves an error below 1e-16.
+    ``h(t) = tau t - p(t) - y z = 0``. This increases with ``t``, and its root lies in ``[y z, y z + 1] / tau``; a step of Halley's
+    method that leaves the bracket is replaced by its middle. The error after a step is below the cube of its length, so that
+    ``p`` at the end of a step of 1e-5 follows from its Taylor series, without another exponential.
     """
     sign = 1.0 if y > 0.0 else -1.0
-    if mode == 3 or tau == np.inf:
+    if mode == 3:
         return -sign * logistic_probability(sign * u)
     z = sign * (a + tau * u)
     left, right = z / tau, (z + 1.0) / tau
     t = clip((z + 0.5) / (tau + 0.25), left, right)
+    p = moved = 0.0
     for _ in range(100):
         p = logistic_probability(t)
-        h = tau * t - p - z
+        slope = p * (1.0 - p)
+        h, dh = tau * t - p - z, tau + slope
         if h > 0.0:
             right = t
         else:
             left = t
-        new = t - h / (tau + p * (1.0 - p))
+        new = t - h / (dh + 0.5 * h * slope * (1.0 - 2.0 * p) / dh)
         if not left <= new <= right:
             new = 0.5 * (left + right)
-        moved = abs(new - t)
+        moved = new - t
         t = new
-        if moved <= 1e-8 or left >= right:
+        if abs(moved) <= 1e-5:
             break
-    return -sign * logistic_probability(t)
+    return -sign * clip(p - p * (1.0 - p) * moved * (1.0 - 0.5 * moved * (1.0 - 2.0 * p)), 0.0, 1.0)
 
 
 @jit
@@ -543,39 +546,58 @@ def flat_add(XT: Array, rows: Array, start: Integer, stop: Integer, c: Array, g:
 # Selection of the k largest magnitudes, on the bit patterns of |v|: for non-negative floats their order is that of the values
 
 MAGNITUDE = np.uint64(0x7FFFFFFFFFFFFFFF)
+SAMPLE = 4096
+BINS = 1024
+FEW_KEYS = 32  # fewer are sorted
 
 
 @jit
 def kth_largest(keys: Array, n: Integer, k: Integer, spare: Array) -> tuple[Integer, Integer]:
-    """Find the ``k``-th largest of ``keys[:n]``, digit after digit from the top; both arrays are overwritten.
+    """Find the ``k``-th largest of ``keys[:n]`` by histograms, each over the range of the keys that the last one left.
 
-    Returns the key and how many of its copies are among the ``k`` largest.
+    Both arrays are overwritten; ``spare`` has room for ``n + 1`` keys. Returns the key and how many of its copies are among
+    the ``k`` largest.
     """
-    counts = np.empty(2048, dtype=np.int64)
-    shift = np.uint64(52)
-    mask = np.uint64(2047)
-    while True:
+    counts = np.empty(BINS, dtype=np.int64)
+    while n > FEW_KEYS:
+        lowest, highest = keys[0], keys[0]
+        for p in range(np.uint64(1), np.uint64(n)):
+            lowest, highest = min(lowest, keys[p]), max(highest, keys[p])
+        if lowest == highest:
+            return lowest, k
+        shift = np.uint64(0)
+        while (highest - lowest) >> shift >= np.uint64(BINS):
+            shift += np.uint64(1)
         counts[:] = 0
         for p in range(np.uint64(0), np.uint64(n)):
-            counts[(keys[p] >> shift) & mask] += 1
-        digit = 2047
-        while counts[digit] < k:
-            k -= counts[digit]
-            digit -= 1
+            counts[(keys[p] - lowest) >> shift] += 1
+        bin = np.uint64((highest - lowest) >> shift)
+        while counts[bin] < k:
+            k -= counts[bin]
+            bin -= np.uint64(1)
         m = np.uint64(0)
-        wanted = np.uint64(digit)
         for p in range(np.uint64(0), np.uint64(n)):
             spare[m] = keys[p]
-            m += np.uint64((keys[p] >> shift) & mask == wanted)
+            m += np.uint64((keys[p] - lowest) >> shift == bin)
         keys, spare = spare, keys
         n = np.int64(m)
-        if shift == np.uint64(0):
-            return keys[0], k
-        if shift < np.uint64(11):
-            mask = (np.uint64(1) << shift) - np.uint64(1)
-            shift = np.uint64(0)
-        else:
-            shift -= np.uint64(11)
+    return kth_of_few(keys, n, k)
+
+
+@jit
+def kth_of_few(keys: Array, n: Integer, k: Integer) -> tuple[Integer, Integer]:
+    """Do as :func:`kth_largest` by sorting."""
+    for p in range(1, n):
+        key = keys[p]
+        q = p
+        while q > 0 and keys[q - 1] < key:
+            keys[q] = keys[q - 1]
+            q -= 1
+        keys[q] = key
+    ties = 1
+    while ties < k and keys[k - 1 - ties] == keys[k - 1]:
+        ties += 1
+    return keys[k - 1], ties
 
 
 @jit
@@ -590,42 +612,124 @@ def indices_above(bits: Array, floor: Integer, out: Array) -> Integer:
 
 @jit
 def sampled_floor(bits: Array, k: Integer, n_sample: Integer) -> Integer:
-    """Guess, from a sample, a key that a few more than ``k`` keys reach."""
+    """Guess, from a sample, a key that a few more than ``k`` keys reach; 1 if most of them may be needed."""
     expected = k * n_sample / bits.size
     rank = np.int64(expected + 4.0 * math.sqrt(expected) + 4.0)
     if rank >= n_sample:
-        return np.uint64(0)
+        return np.uint64(1)
     keys = np.empty(n_sample, dtype=np.uint64)
     for t in range(n_sample):
         keys[t] = bits[t * bits.size // n_sample] & MAGNITUDE
-    floor, _ = kth_largest(keys, n_sample, rank, np.empty(n_sample, dtype=np.uint64))
-    return floor
+    floor, _ = kth_largest(keys, n_sample, rank, np.empty(n_sample + 1, dtype=np.uint64))
+    return max(floor, np.uint64(1))
+
+
+@jit
+def chosen_indices(bits: Array, candidates: Array, threshold: Integer, ties: Integer, k: Integer) -> Array:
+    """Return the ``k`` candidates whose key exceeds the threshold, or equals it while ``ties`` last."""
+    out = np.empty(k + 1, dtype=np.int64)
+    m = np.uint64(0)
+    for p in range(np.uint64(0), np.uint64(candidates.size)):
+        key = bits[np.uint64(candidates[p])] & MAGNITUDE
+        tied = np.int64(key == threshold and ties > 0)
+        ties -= tied
+        out[m] = candidates[p]
+        m += np.uint64(key > threshold) + np.uint64(tied)
+    return out[:k]
 
 
 @jit
 def radix_top_k(bits: Array, k: Integer) -> Array:
     """Return the ascending indices of the ``k`` largest keys, ties broken by the smaller index; ``1 <= k < bits.size``.
 
-    A sample gives a floor that a few more than ``k`` keys reach, one pass collects those, and the exact ``k``-th is found among
-    them. Where the sample misled, the floor is 0 and the rest is the same.
+    A sample gives a floor that a few more than ``k`` keys reach, one pass collects those, and the exact ``k``-th is found
+    among them. Where the sample misled, all keys but zeros are collected.
     """
-    n_sample = 4096
+    floor = np.uint64(1)
+    if bits.size > 4 * SAMPLE:
+        floor = sampled_floor(bits, k, SAMPLE)
     candidates = np.empty(bits.size + 1, dtype=np.int64)
-    floor = sampled_floor(bits, k, n_sample) if bits.size > 4 * n_sample else np.uint64(0)
     n = indices_above(bits, floor, candidates)
-    if n < k:
-        n = indices_above(bits, np.uint64(0), candidates)
+    if n < k and floor > np.uint64(1):
+        n = indices_above(bits, np.uint64(1), candidates)
+    if n < k:  # the first zeros make up the number
+        return chosen_indices(bits, np.arange(bits.size), np.uint64(0), k - n, k)
     keys = np.empty(n, dtype=np.uint64)
     for p in range(np.uint64(0), np.uint64(n)):
         keys[p] = bits[np.uint64(candidates[p])] & MAGNITUDE
     threshold, ties = kth_largest(keys, n, k, np.empty(n + 1, dtype=np.uint64))
-    out = np.empty(k + 1, dtype=np.int64)
-    m = np.uint64(0)
-    for p in range(np.uint64(0), np.uint64(n)):
-        i = candidates[p]
-        key = bits[np.uint64(i)] & MAGNITUDE
-        tied = key == threshold and ties > 0
-        ties -= np.int64(tied)
-        out[m] = i
-        m += np.uint64(key > threshold or tied)
-    return out[:k]
+    return chosen_indices(bits, candidates[:n], threshold, ties, k)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Dual coordinate ascent
+
+
+@jit
+def ascent_step(
+    i: Integer, u: float, kappa: float, alpha: Array, y: Array, s: Array, norms: Array, lam: float, loss: Array
+) -> float:
+    """Maximise the dual over the variable of one sample, whose margin is ``u``; returns ``s_i (new - old)``."""
+    old = alpha[i]
+    curvature = s[i] * (norms[i] / lam + 1.0 / kappa)
+    tau = 1.0 / curvature if curvature > 1e-12 else 1e12
+    new = dual_step(2, old, u, y[i], tau, int(loss[0]), loss[1], loss[2], loss[3])
+    alpha[i] = new
+    return s[i] * (new - old)
+
+
+@jit
+def csr_ascend(
+    data: Array,
+    indices: Array,
+    indptr: Array,
+    order: Array,
+    w: Array,
+    b: float,
+    kappa: float,
+    alpha: Array,
+    y: Array,
+    s: Array,
+    norms: Array,
+    stretch: Array,
+    lam: float,
+    loss: Array,
+) -> float:
+    """Visit the samples in order: maximise the dual over each, and let ``w`` and ``b`` follow; returns ``b``."""
+    for i in order:
+        begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
+        c = ascent_step(i, row_dot(data, indices, begin, end, w) + b, kappa, alpha, y, s, norms, lam, loss)
+        if c != 0.0:
+            b -= c / kappa
+            for p in range(begin, end):
+                j = np.uint64(indices[p])
+                w[j] -= c / lam * stretch[j] * data[p]
+    return b
+
+
+@jit
+def dense_ascend(
+    X: Array,
+    order: Array,
+    w: Array,
+    b: float,
+    kappa: float,
+    alpha: Array,
+    y: Array,
+    s: Array,
+    norms: Array,
+    stretch: Array,
+    lam: float,
+    loss: Array,
+) -> float:
+    """Visit dense samples in order; see :func:`csr_ascend`."""
+    for i in order:
+        u = b
+        for j in range(w.size):
+            u += X[i, j] * w[j]
+        c = ascent_step(i, u, kappa, alpha, y, s, norms, lam, loss)
+        if c != 0.0:
+            b -= c / kappa
+            for j in range(w.size):
+                w[j] -= c / lam * stretch[j] * X[i, j]
+    return b

@@ -14,6 +14,8 @@ from diht.solvers.steps import StepSize, check_step, primal_step
 
 __all__ = ["HTP"]
 
+_INNER_ACCURACY = 1e-8
+
 
 @dataclass(frozen=True)
 class HTP(Solver):
@@ -44,7 +46,7 @@ class HTP(Solver):
         gradient = primal_gradient(problem, state)
         eta = primal_step(problem, self.step, state.t, state.sigma_sq)
         support = problem.constraint.select(state.w - eta * gradient)
-        w, state.b, state.u = refit(problem, support, state.w, state.b)
+        w, state.b, state.u = refit(problem, support, state.w, state.b, rtol=_INNER_ACCURACY)
         state.finished = bool(np.array_equal(np.flatnonzero(w), np.flatnonzero(state.w)) and state.t > 0)
         state.w = w
         state.t += 1

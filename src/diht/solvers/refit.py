@@ -1,4 +1,7 @@
-r"""The best model on a given support: a convex problem, solved by Newton's method.
+r"""The best model on a given support: a convex problem, solved by Newton's method or dual coordinate ascent.
+
+Newton's method where its equations can be solved directly, or the loss is smooth throughout; dual coordinate ascent on larger
+supports for the losses made of straight and quadratic pieces, which Newton's method would have to find one by one.
 
 The intercept is eliminated: with :math:`b(x)` the best one for the coefficients x, :math:`\varphi(x) = \min_b P(x, b)` is
 strongly convex with the gradient of P at (x, b(x)), while the curvature of P in b alone may vanish.
@@ -22,9 +25,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from diht.design import Design
-from diht.intercept import best_intercept
-from diht.losses import Loss
+from diht.design import CoordinateAscent, Design
+from diht.intercept import balanced, best_intercept
+from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
 
 __all__ = ["Moreau", "refit"]
@@ -33,6 +36,8 @@ Vector = NDArray[np.float64]
 Direction = Callable[[Vector, Vector], Vector]
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
+_MAX_EPOCHS = 300
+_EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
@@ -99,8 +104,11 @@ def refit(
     """
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
-    minimise = _newton if problem.loss.mu > 0 else _smoothed
-    best = minimise(_Objective(problem, design, problem.loss), x, b, rtol)
+    objective = _Objective(problem, design, problem.loss)
+    if _direct_cost(design) > _DIRECT and isinstance(problem.loss, QuadraticConjugate):
+        best = _ascended(objective, x, b, max(rtol, 1e-10))
+    else:
+        best = (_newton if problem.loss.mu > 0 else _smoothed)(objective, x, b, rtol)
     full = np.zeros(problem.shape[1])
     full[support] = best.x
     return full, best.b, best.u
@@ -134,6 +142,37 @@ class _Objective:
     def gradient(self, model: _Model) -> Vector:
         slopes = self.problem.s * self.loss.derivative(model.u, self.problem.y)
         return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.x)
+
+
+def _direct_cost(design: Design) -> float:
+    """Operations to form a Hessian."""
+    n, k = design.shape
+    return float(n) * k * k
+
+
+def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+    """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
+
+    Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
+    """
+    problem, design = objective.problem, objective.design
+    best = objective.model(x, design.matvec(x), b)
+    alpha = np.asarray(problem.loss.project(problem.loss.derivative(best.u, problem.y), problem.y)).copy()
+    ascent = CoordinateAscent(
+        design, problem.loss, problem.y, problem.s, problem.lam, problem.fit_intercept, alpha, np.random.default_rng(0)
+    )
+    for epoch in range(1, _MAX_EPOCHS + 1):
+        ascent.epoch()
+        if epoch % _EPOCHS_BETWEEN_GAPS:
+            continue
+        feasible = balanced(problem.loss, alpha, problem.y, problem.s) if problem.fit_intercept else alpha
+        x = -design.rmatvec(problem.s * feasible) / problem.lam
+        bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
+        candidate = objective.model(x, design.matvec(x), best.b)
+        best = min(best, candidate, key=lambda model: model.value)
+        if best.value - bound <= rtol * abs(best.value):
+            return best
+    return (_newton if problem.loss.mu > 0 else _smoothed)(objective, best.x, best.b, rtol)
 
 
 def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
@@ -215,8 +254,7 @@ def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> _Model:
 
 def _direction(problem: Problem, design: Design) -> Direction:
     """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
-    n, k = design.shape
-    if float(n) * k * k <= _DIRECT:
+    if _direct_cost(design) <= _DIRECT:
         return partial(_direct, problem, design.toarray())
     return partial(_conjugate_gradients, problem, design)
 
