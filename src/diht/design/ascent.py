@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.base import StoredDesign
+from diht.design.base import Design, StoredDesign
 from diht.design.dense import DenseDesign
 from diht.design.sparse import SparseDesign
 from diht.design.view import AffineView
@@ -29,7 +30,7 @@ class CoordinateAscent:
     (kappa/2)(b - c)^2, whose centre c moves to b after each epoch; centring is left out, as the intercept takes it up.
     """
 
-    design: StoredDesign | AffineView
+    design: Design
     loss: Loss
     y: Vector
     s: Vector
@@ -42,8 +43,9 @@ class CoordinateAscent:
 
     def __post_init__(self) -> None:
         view = self.design if isinstance(self.design, AffineView) else None
-        self.base: StoredDesign = self.design if view is None else view.base  # type: ignore[assignment]
-        scale = None if view is None else view.scale
+        base = self.design if view is None else view.base
+        assert isinstance(base, StoredDesign)
+        self.base, scale = base, None if view is None else view.scale
         self.stretch = np.ones(self.base.shape[1]) if scale is None else 1.0 / np.square(scale)
         self.norms = self.base._affine_row_norms_sq(None, scale)
         self.kappa = self.lam / max(float(self.s @ self.norms), np.finfo(float).tiny) if self.fit_intercept else np.inf
@@ -57,19 +59,10 @@ class CoordinateAscent:
         self.w = -self.stretch * self.base.rmatvec(self.s * self.alpha) / self.lam
         b = self.anchor - float(self.s @ self.alpha) / self.kappa
         order = self.rng.permutation(len(self.alpha))
-        arguments = (
-            order,
-            self.w,
-            b,
-            self.kappa,
-            self.alpha,
-            self.y,
-            self.s,
-            self.norms,
-            self.stretch,
-            self.lam,
-            np.array(codes),
-        )
+        loss: Any = np.array(codes)
+        arguments: tuple[Any, ...] = (
+            order, self.w, b, self.kappa, self.alpha, self.y, self.s, self.norms, self.stretch, self.lam, loss
+        )  # fmt: skip
         if isinstance(self.base, SparseDesign):
             self.anchor = kernels.csr_ascend(*self.base._by_rows(), *arguments)
         else:

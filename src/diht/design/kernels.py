@@ -675,7 +675,7 @@ def ascent_step(
     tau = 1.0 / curvature if curvature > 1e-12 else 1e12
     new = dual_step(2, old, u, y[i], tau, int(loss[0]), loss[1], loss[2], loss[3])
     alpha[i] = new
-    return s[i] * (new - old)
+    return float(s[i] * (new - old))
 
 
 @jit
