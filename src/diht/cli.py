@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from diht import __version__
@@ -31,9 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     arguments = _parser().parse_args(_joined(argv))
     try:
-        from diht import commands
-
-        getattr(commands, arguments.command)(arguments)
+        command = import_module(f"diht.commands.{arguments.command}")  # each brings only what it needs
+        getattr(command, arguments.command)(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         return _leave_quietly()

@@ -11,10 +11,11 @@ from decimal import ROUND_CEILING, Decimal
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.losses import Loss
 from diht.report.model import Equation, Figures, Label, SavedModel
 from diht.result import Status
 
-__all__ = ["Context", "certificate_in_words", "fit_report", "percent", "printable", "quoted", "significant"]
+__all__ = ["Context", "certificate_in_words", "fit_report", "percent", "printable", "quoted", "significant", "spoken"]
 
 WIDTH = 100
 MAX_ROWS, MAX_CLASSES = 50, 20  # everything is in model.json
@@ -72,6 +73,11 @@ def percent(fraction: float) -> str:
 def quoted(label: Label | None) -> str:
     """Return a class as it is shown in a sentence."""
     return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
+
+
+def spoken(loss: Loss) -> str:
+    """Return the name of a loss as it is shown in a sentence."""
+    return loss.name.replace("_", " ")
 
 
 def _wrapped(*sentences: str) -> str:
@@ -152,7 +158,7 @@ def _figure_lines(model: SavedModel, figures: Figures) -> str:
         (
             "objective",
             significant(figures.objective),
-            f"average {_spoken(model)} loss plus ridge, the figure to minimise",
+            f"average {spoken(model.loss)} loss plus ridge, the figure to minimise",
         ),
         ("lower bound", significant(figures.lower_bound), f"proved: no model with {_at_most(model.k)} is below this"),
         ("gap", significant(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
@@ -183,10 +189,6 @@ def _short_percent(fraction: float) -> str:
     return percent(fraction).replace("less than ", "<")
 
 
-def _spoken(model: SavedModel) -> str:
-    return model.loss.name.replace("_", " ")
-
-
 def _worst(model: SavedModel) -> Figures:
     return max((equation.figures for equation in model.equations), key=lambda figures: figures.relative_gap)
 
@@ -210,7 +212,7 @@ def _meaning(model: SavedModel, context: Context) -> str:
 def _definition(model: SavedModel) -> str:
     scaled = " of the standardised columns" if model.standardize else ""
     return (
-        f"The objective is the average {_spoken(model)} loss over the data plus {significant(model.lam / 2)} times the "
+        f"The objective is the average {spoken(model.loss)} loss over the data plus {significant(model.lam / 2)} times the "
         f"sum of the squared coefficients{scaled}; the lower bound comes from the dual problem and holds for every "
         "choice of features."
     )

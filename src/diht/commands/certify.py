@@ -1,0 +1,197 @@
+"""``diht certify``: how far a model, of whatever tool, is from the best possible on some data."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.commands import warn
+from diht.commands.interrupt import Interrupt
+from diht.commands.predict import columns_of, read_for
+from diht.commands.targets import choose_loss
+from diht.datasets import Table, read_table
+from diht.design import as_design
+from diht.estimators import standard_deviations
+from diht.losses import as_loss
+from diht.problem import Problem, normalised_weights
+from diht.report.live import LiveLine
+from diht.report.model import (
+    Data,
+    Equation,
+    Figures,
+    SavedModel,
+    as_labels,
+    equation_labels,
+    feature_name,
+    read_coefficients,
+    read_model,
+)
+from diht.report.text import Context, certificate_in_words, printable, spoken
+from diht.result import Status
+from diht.solve import certify as evaluate
+from diht.solve import solve
+from diht.solvers import Start
+
+__all__ = ["certify"]
+
+_UNKNOWN = Figures(math.inf, 0.0, False, Status.STOPPED)  # of a model that nothing has been computed for
+
+
+def certify(arguments: argparse.Namespace) -> None:
+    """Say how far a given model can be from the best possible on some data."""
+    foreign = arguments.model.lower().endswith(".csv")
+    model, table = _foreign_model(arguments) if foreign else _own_model(arguments)
+    targets = _targets(model, table)
+    with Interrupt() as interrupt, LiveLine(not arguments.quiet) as live:
+        print(_certify_opening(model, table, arguments.model), end="\n\n", flush=True)
+        found = _bounds(model, table, targets, arguments, live, interrupt)
+    if interrupt.asked:
+        print("Stopped by Ctrl-C: this is the best bound found so far.\n")
+    model = replace(model, equations=tuple(found))
+    print(certificate_in_words(model, Context(arguments.tol, model.n_features, interrupt.asked, fitted=False)))
+
+
+def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
+    """Read a model of ours and its data; the model's features in the order of the table, options in place of its own."""
+    model = read_model(arguments.model)
+    table = read_for(model, arguments.file, arguments.target or model.data.target, needs_target=True)
+    columns = columns_of(model, table, np.arange(model.n_features))
+    if table.X.shape[1] != model.n_features:
+        raise ValueError(f"{table.path}: {table.X.shape[1]} features, where the model has {model.n_features}")
+    if columns is not None:
+        assert table.feature_names is not None
+        moved = tuple(replace(equation, indices=columns[equation.indices]) for equation in model.equations)
+        model = replace(model, equations=moved, feature_names=tuple(table.feature_names))
+    loss = model.loss if arguments.loss is None else as_loss(arguments.loss)
+    if loss.task != model.task:
+        raise ValueError(
+            f"argument --loss: {loss.name} is for {loss.task}, the model of {arguments.model} for {model.task}"
+        )
+    most = max(len(equation.indices) for equation in model.equations)
+    return replace(
+        model,
+        loss=loss,
+        k=_k_for(arguments, model.k, model.n_features, most),
+        lam=arguments.lam or model.lam,
+        standardize=model.standardize if arguments.standardize is None else arguments.standardize,
+    ), table
+
+
+def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
+    """Read coefficients by name and the data that they belong to."""
+    coefficients, intercept = read_coefficients(arguments.model)
+    table = read_table(arguments.file, arguments.target)
+    loss, _ = choose_loss(table, arguments.loss)
+    d = table.X.shape[1]
+    places = {feature_name(j, table.feature_names, table.zero_based): j for j in range(d)}
+    unknown = [name for name in coefficients if name not in places]
+    if unknown:
+        example = feature_name(0, table.feature_names, table.zero_based)
+        raise ValueError(
+            f"{arguments.model}: {arguments.file} has no feature {unknown[0]!r} (its first one is {example!r})"
+        )
+    used = sorted((places[name], value) for name, value in coefficients.items() if value != 0)
+    classes = as_labels(np.unique(np.asarray(table.y))) if loss.task == "classification" else None
+    if classes is not None and len(classes) > 2:
+        raise ValueError(
+            f"{arguments.model}: one set of coefficients for {len(classes)} classes; CSV models have two classes"
+        )
+    equation = Equation(
+        label=equation_labels(classes)[0],
+        indices=np.array([j for j, _ in used], dtype=np.int64),
+        values=np.array([value for _, value in used], dtype=np.float64),
+        intercept=intercept or 0.0,
+        figures=_UNKNOWN,
+    )
+    model = SavedModel(
+        loss=loss,
+        k=_k_for(arguments, max(len(used), 1), d, len(used)),
+        lam=arguments.lam or 1e-3,
+        fit_intercept=intercept is not None,
+        standardize=not table.is_sparse if arguments.standardize is None else arguments.standardize,
+        dtype="float64",
+        n_features=d,
+        feature_names=None if table.feature_names is None else tuple(table.feature_names),
+        classes=classes,
+        equations=(equation,),
+        data=Data.of(table),
+    )
+    return model, table
+
+
+def _k_for(arguments: argparse.Namespace, default: int, n_features: int, used: int) -> int:
+    """Return the number of features allowed, for a model that uses so many."""
+    k: int = arguments.k or default
+    if k < used:
+        raise ValueError(f"argument --k: {k} features allowed, but the model of {arguments.model} uses {used}")
+    if k > n_features:
+        warn(f"--k {k} is more than the {n_features} features of the data: all of them may be used")
+    return min(k, n_features)
+
+
+def _targets(model: SavedModel, table: Table) -> list[NDArray[np.float64]]:
+    """Return the targets of every equation: numbers, or +1 for its class and -1 for the others."""
+    y = np.asarray(table.y)
+    if model.classes is None:
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"{table.path}: the target holds texts such as {str(y[0])!r}, the model is for numbers")
+        return [y.astype(np.float64)]
+    strangers = sorted(set(as_labels(np.unique(y))) - set(model.classes), key=str)
+    if strangers:
+        raise ValueError(f"{table.path}: the target holds {strangers[0]!r}, which is not among the model's classes")
+    if len(np.unique(y)) < 2:
+        raise ValueError(f"{table.path}: the target has one class only: {str(y[0])!r}")
+    return [np.where(y == equation.label, 1.0, -1.0) for equation in model.equations]
+
+
+def _certify_opening(model: SavedModel, table: Table, path: str) -> str:
+    n, d = table.X.shape
+    used, each = len(model.support), " a class" * (len(model.equations) > 1)
+    columns = ", standardised columns" if model.standardize else ""
+    return (
+        f"Model    {printable(path)}: {used:,} feature{'s' * (used != 1)}\n"
+        f"Data     {printable(table.path)}: {n:,} samples, {d:,} features\n"
+        f"Problem  {spoken(model.loss)} loss, at most {model.k:,} feature{'s' * (model.k != 1)}{each}, "
+        f"lam = {model.lam:g}{columns}"
+    )
+
+
+def _bounds(
+    model: SavedModel,
+    table: Table,
+    targets: Sequence[NDArray[np.float64]],
+    arguments: argparse.Namespace,
+    live: LiveLine,
+    interrupt: Interrupt,
+) -> list[Equation]:
+    """Return the equations with figures for this data."""
+    design = as_design(table.X, arguments.threads)
+    s = normalised_weights(None, design.shape[0])
+    scale = standard_deviations(design, s) if model.standardize else None
+    limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
+    equations = []
+    for equation, y in zip(model.equations, targets, strict=True):
+        problem = Problem(design, y, model.loss, model.k, model.lam, s, model.fit_intercept, scale=scale)
+        w = np.zeros(model.n_features)
+        w[equation.indices] = equation.values
+        w = w if scale is None else w * scale
+        b = equation.intercept if model.fit_intercept else 0.0
+        result = solve(
+            problem,
+            start=Start(w, problem.centred_intercept(w, b)),
+            tol=arguments.tol,
+            time_limit=limit,
+            callback=partial(live, label=str(equation.label) if len(targets) > 1 else ""),
+            stop=interrupt,
+        )
+        certificate = evaluate(problem, w, b, alpha=result.alpha)
+        bound = max(certificate.lower_bound, result.lower_bound)
+        figures = Figures(certificate.objective, bound, model.standardize, result.status)
+        equations.append(replace(equation, figures=figures))
+    return equations

@@ -1,0 +1,183 @@
+"""``diht fit``: a model with its proof, in words, figures and pictures."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from diht.commands import warn
+from diht.commands.interrupt import Interrupt
+from diht.commands.targets import choose_loss
+from diht.datasets import Table, atomic_write, load_breast_cancer, read_table
+from diht.estimators import SparseClassifier, SparseRegressor
+from diht.losses import Loss
+from diht.report.live import LiveLine
+from diht.report.model import SavedModel, as_labels, to_json
+from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
+
+if TYPE_CHECKING:
+    from diht.result import Iterate, Result
+
+__all__ = ["fit"]
+
+
+def fit(arguments: argparse.Namespace) -> None:
+    """Fit a model, explain it, write it with its plots."""
+    if find_spec("rich") is None or find_spec("matplotlib") is None:
+        raise ValueError("diht fit needs rich and matplotlib: pip install 'diht[app]'")
+    _check_folder(arguments.out)
+    if arguments.file is None and arguments.target is not None:
+        raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
+    table = load_breast_cancer() if arguments.file is None else read_table(arguments.file, arguments.target)
+    loss, why = choose_loss(table, arguments.loss)
+    estimator = _estimator(arguments, table, loss)
+    with Interrupt() as interrupt:
+        print(_opening(table, estimator, loss, why), end="\n\n", flush=True)
+        _run(estimator, table, LiveLine(not arguments.quiet), interrupt)
+    model = SavedModel.of(estimator, table)
+    results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
+    effects = _effects(model, results)
+    context = Context(arguments.tol, _varying_columns(model, table), interrupt.asked)
+    print(fit_report(model, effects, context), end="\n\n")
+    print(_closing(results), flush=True)
+    print(f"Written: {', '.join(_write_report(arguments.out, model, results, effects))}")
+
+
+def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:
+    """Fit the estimator; what it warns of becomes a line, unless the report says it anyway."""
+    estimator.live, estimator._stop = live, interrupt
+    with live, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        estimator.fit(table.X, table.y)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        warn(message)
+
+
+class _Watched:
+    """An estimator that shows each evaluation on a live line."""
+
+    live: LiveLine
+
+    def _callback(self, label: str, tasks: Any, scale: Any, dtype: Any) -> Callable[[Iterate], bool]:
+        return partial(self.live, label=label)
+
+
+class _WatchedRegressor(_Watched, SparseRegressor):
+    pass
+
+
+class _WatchedClassifier(_Watched, SparseClassifier):
+    pass
+
+
+def _check_folder(path: str) -> None:
+    """Raise unless a folder can be made, or is there, and can be written; change nothing yet."""
+    there = os.path.abspath(path)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there):
+        which = "" if there == os.path.abspath(path) else f" {there}"
+        raise ValueError(f"argument --out: {path}:{which} is a file, not a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"argument --out: {path} cannot be written: no permission for {there}")
+
+
+def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
+    d = table.X.shape[1]
+    if arguments.k > d:
+        warn(f"--k {arguments.k} is more than the {d} features of the data: all of them may be used")
+    kind = _WatchedClassifier if loss.task == "classification" else _WatchedRegressor
+    return kind(
+        k=min(arguments.k, d),
+        lam=arguments.lam,
+        loss=loss,
+        solver=arguments.solver,
+        fit_intercept=not arguments.no_intercept,
+        standardize=not table.is_sparse if arguments.standardize is None else arguments.standardize,
+        tol=arguments.tol,
+        max_iter=arguments.max_iter,
+        time_limit=arguments.time_limit,
+        random_state=arguments.seed,
+        n_jobs=arguments.threads,
+    )
+
+
+def _opening(table: Table, estimator: Any, loss: Loss, why: str) -> str:
+    """Say what the data is and which problem will be solved."""
+    n, d = table.X.shape
+    target = "" if table.target_name is None else f', target "{printable(table.target_name, 40)}"'
+    lines = [f"Data     {printable(table.path)}: {n:,} samples, {d:,} features{target}"]
+    if loss.task == "classification":
+        labels, counts = np.unique(np.asarray(table.y), return_counts=True)
+        shown = [f"{printable(str(a), 30)} ({b:,})" for a, b in zip(as_labels(labels), counts, strict=True)]
+        lines.append(f"Classes  {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}")
+    columns = ", standardised columns" if estimator.standardize else ""
+    each = " a class" if loss.task == "classification" and len(labels) > 2 else ""
+    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}{each}"
+    lines.append(f"Model    {spoken(loss)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
+    return "\n".join(lines)
+
+
+def _effects(model: SavedModel, results: Sequence[Result]) -> list[NDArray[np.float64] | None]:
+    """Return the coefficients of the standardised columns: the effects of one standard deviation."""
+    if not model.standardize:
+        return [None] * len(results)
+    pairs = zip(model.equations, results, strict=True)
+    return [result.w[equation.indices].astype(np.float64) for equation, result in pairs]
+
+
+def _varying_columns(model: SavedModel, table: Table) -> int:
+    """Count the columns that are not constant, where the words need it."""
+    if all(len(equation.indices) == model.k for equation in model.equations):
+        return model.n_features
+    high, low = table.X.max(axis=0), table.X.min(axis=0)
+    return int(np.count_nonzero((high - low).toarray() if table.is_sparse else high - low))
+
+
+def _closing(results: Sequence[Result]) -> str:
+    seconds, steps = sum(result.seconds for result in results), sum(result.n_iter for result in results)
+    return f"Solved with {results[0].solver}: {steps:,} steps in {significant(seconds, 3)} s."
+
+
+def _write_report(
+    folder: str, model: SavedModel, results: Sequence[Result], effects: Sequence[NDArray[np.float64] | None]
+) -> list[str]:
+    """Write the three files and return their paths."""
+    from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, to_png
+
+    labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
+    curves = [Curve.of(result, label) for result, label in zip(results, labels, strict=True)]
+    bars = [
+        Bars(label, [model.name(j) for j in equation.indices], equation.values if effect is None else effect)
+        for label, equation, effect in zip(labels, model.equations, effects, strict=True)
+    ]
+    count = f"{len(model.support)} of {model.n_features:,} features"
+    convergence = draw_convergence(curves, f"How far from the best possible? {spoken(model.loss)} loss, {count}")
+    axis = "coefficient for one standard deviation of the feature" if model.standardize else "coefficient"
+    coefficients = draw_coefficients(bars, f"Coefficients: {count}", axis + _direction(model))
+    os.makedirs(folder, exist_ok=True)
+    files = {
+        "model.json": to_json(model).encode(),
+        "convergence.png": to_png(convergence),
+        "coefficients.png": to_png(coefficients),
+    }
+    for name, content in files.items():
+        with atomic_write(os.path.join(folder, name)) as file:
+            file.write(content)
+    return [os.path.join(folder, name) for name in files]
+
+
+def _direction(model: SavedModel) -> str:
+    if model.classes is None or len(model.classes) > 2:
+        return ""
+    low, high = map(quoted, model.classes)
+    return f"\nnegative: {low}, positive: {high}"

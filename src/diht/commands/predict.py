@@ -1,0 +1,73 @@
+"""``diht predict``: one prediction a sample."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import re
+import sys
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.datasets import Table, atomic_write, read_table
+from diht.report.model import SavedModel, read_model
+
+__all__ = ["columns_of", "predict", "read_for"]
+
+Indices = NDArray[np.int64]
+
+
+def predict(arguments: argparse.Namespace) -> None:
+    """Write one prediction a sample."""
+    model = read_model(arguments.model)
+    if arguments.proba and model.loss.name != "logistic":
+        raise ValueError(
+            f"argument --proba: needs a model with the logistic loss, {arguments.model} has {model.loss.name}"
+        )
+    table = read_for(model, arguments.file, model.data.target, needs_target=False)
+    columns = columns_of(model, table, model.support)
+    header, rows = ["prediction"], [[str(value)] for value in model.predict(table.X, columns)]
+    if arguments.proba:
+        assert model.classes is not None
+        header += [f"proba_{label}" for label in model.classes]
+        probabilities = model.probabilities(table.X, columns)
+        rows = [row + [str(p) for p in line] for row, line in zip(rows, probabilities, strict=True)]
+    if arguments.out == "-":
+        csv.writer(sys.stdout, lineterminator="\n").writerows([header, *rows])
+        return
+    with atomic_write(arguments.out) as file:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        file.write(text.getvalue().encode())
+
+
+def read_for(model: SavedModel, path: str, target: str | None, needs_target: bool) -> Table:
+    """Read data for a model: with its columns by name, or as many of them as it knows."""
+    names = model.feature_names
+    by_name = names is not None and not all(re.fullmatch(r"x\d+", name) for name in names)
+    table = read_table(
+        path,
+        target,
+        n_features=None if by_name else model.n_features,
+        needs_target=needs_target,
+        zero_based=model.data.zero_based,
+    )
+    nameless = names is None or table.feature_names is None
+    if nameless and table.X.shape[1] != model.n_features:
+        raise ValueError(f"{path}: {table.X.shape[1]} features, where the model has {model.n_features}")
+    return table
+
+
+def columns_of(model: SavedModel, table: Table, needed: Indices) -> Indices | None:
+    """Return where each feature of the model stands in the table, -1 for those missing; raise if one is needed."""
+    if model.feature_names is None or table.feature_names is None or model.feature_names == tuple(table.feature_names):
+        return None
+    places = {name: j for j, name in enumerate(table.feature_names)}
+    columns = np.array([places.get(name, -1) for name in model.feature_names], dtype=np.int64)
+    missing = [model.feature_names[j] for j in needed if columns[j] < 0]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        raise ValueError(f"{table.path}: no column {', '.join(map(repr, missing[:5]))}{more}, which the model needs")
+    return columns

@@ -1,0 +1,62 @@
+"""Which loss suits a target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.datasets import Table
+from diht.losses import LOSSES, Loss, as_loss
+from diht.report.model import as_labels
+
+__all__ = ["choose_loss"]
+
+_FEW_CLASSES = 10  # whole numbers with at most so many different values are taken for classes
+_MANY_CLASSES, _SMALL_CLASS = 20, 5  # more classes than that, with fewer samples each, are taken for measurements
+
+
+def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
+    """Return the loss that was asked for, or one that suits the target and why; raise where it does not suit."""
+    y = np.asarray(table.y)
+    target = "target" if table.target_name is None else f"target {table.target_name!r}"
+    distinct = np.unique(y)
+    texts = y.dtype.kind not in "biuf"
+    if name is None:
+        loss, why = _default_loss(distinct, texts)
+    else:
+        loss, why = as_loss(name), ""
+    if loss.task == "regression" and texts:
+        classes = [name for name, kind in LOSSES.items() if kind.task == "classification"]
+        raise ValueError(
+            f"argument --loss: {loss.name} needs numbers, but the {target} holds texts such as {str(distinct[0])!r}; "
+            f"for classes use one of {', '.join(classes)}"
+        )
+    if loss.task == "classification":
+        if not texts and _looks_measured(distinct, len(y)):
+            raise ValueError(
+                f"argument --loss: {loss.name} needs classes, but the {target} has {len(distinct)} different numbers in "
+                f"{len(y)} samples; for regression use squared or huber"
+            )
+        if len(distinct) < 2:
+            raise ValueError(f"the {target} has one class only: {str(as_labels(distinct)[0])!r}")
+    return loss, why
+
+
+def _default_loss(distinct: NDArray[Any], texts: bool) -> tuple[Loss, str]:
+    if texts:
+        return as_loss("logistic"), f" (chosen: the target names {len(distinct)} classes)"
+    few = len(distinct) <= 2 or (len(distinct) <= _FEW_CLASSES and bool(np.all(distinct == np.round(distinct))))
+    if few:
+        return as_loss("logistic"), f" (chosen: the target has {len(distinct)} values; --loss squared for regression)"
+    return as_loss("squared"), f" (chosen: the target has {len(distinct):,} different numbers)"
+
+
+def _looks_measured(distinct: NDArray[Any], n: int) -> bool:
+    """Whether numbers are measurements rather than names of classes."""
+    if len(distinct) <= 2:
+        return False
+    return bool(np.any(distinct != np.round(distinct))) or (
+        len(distinct) > _MANY_CLASSES and n < _SMALL_CLASS * len(distinct)
+    )

@@ -1,0 +1,638 @@
+"""The command line: what it says, what it writes, how it refuses, how it stops."""
+
+import csv
+import io
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from sklearn.datasets import dump_svmlight_file
+from sklearn.exceptions import ConvergenceWarning
+
+from diht import SparseClassifier, SparseRegressor, __version__
+from diht.cli import main
+from diht.commands.interrupt import Interrupt
+from diht.datasets import load_breast_cancer
+from diht.report.model import read_model
+
+RNG = np.random.default_rng(7)
+N, D = 60, 6
+X = RNG.normal(size=(N, D)) * [1, 10, 0.1, 1, 5, 1]
+SCORES = X[:, 1] / 10 - X[:, 3] + 0.1 * RNG.normal(size=N)
+NAMES = ["age", "bmi", "dose", "risk", "weight, kg", "noise"]
+QUICK = ["--lam", "0.1", "--k", "2", "--max-iter", "60"]
+
+
+def run(*argv):
+    """Run the command in this process; argparse's exit is an exit status too."""
+    try:
+        return main([str(word) for word in argv])
+    except SystemExit as leaving:
+        return leaving.code
+
+
+def refused(capsys, *argv):
+    """Run a command that must fail: one line on standard error, nothing else. Return the line."""
+    assert run(*argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("diht: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+@contextmanager
+def quiet():
+    """Do without scikit-learn's warning that a limit on iterations was reached."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def write_csv(path, y, columns=X, names=NAMES, target="outcome"):
+    with open(path, "w", newline="") as stream:
+        writer = csv.writer(stream)
+        writer.writerow([*names, target])
+        writer.writerows([*row, label] for row, label in zip(columns.tolist(), y, strict=True))
+    return path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_pictures():
+    """Drawing takes most of the time of a small fit; tests/test_report.py looks at the pictures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("diht.report.plots.to_png", lambda figure: b"PNG")
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Small files: a regression, two classes, three classes, sparse data."""
+    folder = tmp_path_factory.mktemp("data")
+    write_csv(folder / "numbers.csv", SCORES.tolist())
+    write_csv(folder / "classes.csv", np.where(SCORES > 0, "sick", "well"))
+    write_csv(folder / "three.csv", np.digitize(SCORES, [-0.7, 0.7]))
+    sparse = np.where(np.abs(X) > 0.5, X, 0.0)
+    sparse[:, -1] = 1.0
+    dump_svmlight_file(sparse, SCORES, str(folder / "numbers.svm"), zero_based=False)
+    np.savez(folder / "single.npz", X=X.astype(np.float32), y=SCORES)
+    (folder / "mine.csv").write_text("name,coefficient\nbmi,0.09\nrisk,-0.9\nintercept,0.01\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(data):
+    """The model files of a fit to each of them."""
+    paths = {}
+    for file in ("numbers.csv", "classes.csv", "three.csv", "numbers.svm", "single.npz"):
+        out = data / f"report-{file}"
+        assert run("fit", data / file, *QUICK, "--out", out) == 0
+        paths[file] = out / "model.json"
+    return paths
+
+
+# what a fit says and writes
+
+
+def test_fit_without_a_file(tmp_path, capsys):
+    out = tmp_path / "deep" / "report"
+    assert run("fit", "--k", "3", "--lam", "0.5", "--tol", "0.01", "--max-iter", "100", "--out", out) == 0
+    text, err = capsys.readouterr()
+    assert err == ""
+    assert "569 samples, 30 features" in text
+    assert "benign (357), malignant (212)" in text
+    assert "logistic loss (chosen: the target names 2 classes)" in text
+    assert 'speaks for "malignant"' in text
+    for word in ("objective", "lower bound", "gap", "best possible with at most 3 features"):
+        assert word in " ".join(text.split())
+    assert sorted(os.listdir(out)) == ["coefficients.png", "convergence.png", "model.json"]
+    model = read_model(str(out / "model.json"))
+    assert model.classes == ("benign", "malignant")
+    assert model.standardize
+    assert model.data.file == "scikit-learn: breast_cancer"
+    names = load_breast_cancer().feature_names
+    for j in model.support:
+        assert re.search(rf"^  {re.escape(names[j])} +-?\d", text, re.MULTILINE)
+
+
+def test_fit_gives_the_estimators_model(data, models):
+    estimator = SparseRegressor(k=2, lam=0.1, standardize=True, max_iter=60, random_state=0)
+    with quiet():
+        estimator.fit(X, SCORES)
+    model = read_model(str(models["numbers.csv"]))
+    coef = np.zeros(D)
+    coef[model.equations[0].indices] = model.equations[0].values
+    np.testing.assert_allclose(coef, estimator.coef_, rtol=1e-12)
+    assert model.equations[0].figures.objective == pytest.approx(estimator.objective_, rel=1e-12)
+    assert model.equations[0].figures.scaled
+
+
+def test_figures_agree_with_the_file(data, capsys, tmp_path):
+    assert run("fit", data / "numbers.csv", *QUICK, "--out", tmp_path) == 0
+    text = capsys.readouterr().out
+    figures = read_model(str(tmp_path / "model.json")).equations[0].figures
+    assert f"objective    {figures.objective:>12.6g}" in text
+    assert f"lower bound  {figures.lower_bound:>12.6g}" in text
+    assert figures.lower_bound <= figures.objective
+
+
+def test_choice_of_loss_is_said(data, capsys, tmp_path):
+    run("fit", data / "numbers.csv", *QUICK, "--out", tmp_path)
+    assert "squared loss (chosen: the target has 60 different numbers)" in capsys.readouterr().out
+    run("fit", data / "three.csv", *QUICK, "--out", tmp_path)
+    assert "logistic loss (chosen: the target has 3 values; --loss squared for regression)" in capsys.readouterr().out
+    run("fit", data / "three.csv", *QUICK, "--out", tmp_path, "--loss", "huber")
+    assert "huber loss; at most 2 features" in capsys.readouterr().out
+    assert read_model(str(tmp_path / "model.json")).classes is None
+
+
+def test_standardize(data, capsys, tmp_path):
+    run("fit", data / "numbers.csv", *QUICK, "--out", tmp_path, "--no-standardize", "--no-intercept")
+    text = capsys.readouterr().out
+    assert "standardised" not in text
+    assert "per std. dev." not in text
+    assert "(intercept)" not in text
+    model = read_model(str(tmp_path / "model.json"))
+    assert not model.standardize
+    assert not model.fit_intercept
+    run("fit", data / "numbers.svm", *QUICK, "--out", tmp_path)
+    assert not read_model(str(tmp_path / "model.json")).standardize
+    run("fit", data / "numbers.svm", *QUICK, "--out", tmp_path, "--standardize")
+    assert read_model(str(tmp_path / "model.json")).standardize
+
+
+def test_several_classes_have_a_table_each(data, capsys, tmp_path):
+    assert run("fit", data / "three.csv", *QUICK, "--out", tmp_path) == 0
+    text = capsys.readouterr().out
+    for label in range(3):
+        assert f"Selected features for class {label}: " in text
+    assert len(read_model(str(tmp_path / "model.json")).equations) == 3
+
+
+def test_sparse_features_are_numbered_as_in_the_file(models):
+    entries = json.loads(models["numbers.svm"].read_text())["equations"][0]["coefficients"]
+    assert entries
+    assert all(entry["name"] == f"feature {entry['index'] + 1}" for entry in entries)
+
+
+def test_single_precision_is_kept(models):
+    assert read_model(str(models["single.npz"])).dtype == "float32"
+
+
+def test_more_features_than_there_are(data, capsys, tmp_path):
+    assert run("fit", data / "numbers.csv", *QUICK, "--k", "99", "--out", tmp_path) == 0
+    out, err = capsys.readouterr()
+    assert err == "diht: warning: --k 99 is more than the 6 features of the data: all of them may be used\n"
+    assert "at most 6 features" in out
+    assert read_model(str(tmp_path / "model.json")).k == 6
+
+
+def test_fewer_features_than_allowed_are_explained(tmp_path, capsys):
+    columns = X.copy()
+    columns[:, [0, 2, 4]] = 0.0
+    path = write_csv(tmp_path / "constant.csv", SCORES.tolist(), columns)
+    assert run("fit", path, "--k", "5", "--lam", "0.1", "--max-iter", "60", "--out", tmp_path / "out") == 0
+    assert "uses 3 of the 5 features allowed: only 3 columns of the data vary" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_constant_target_of_a_regression(tmp_path, capsys):
+    path = write_csv(tmp_path / "flat.csv", [3.0] * N)
+    assert run("fit", path, *QUICK, "--loss", "squared", "--out", tmp_path / "out") == 0
+    assert "objective               0" in capsys.readouterr().out
+
+
+def test_target_and_solver_options(data, capsys, tmp_path):
+    argv = ["fit", data / "numbers.csv", *QUICK, "--out", tmp_path, "--target", "noise", "--solver", "iht"]
+    assert run(*argv, "--seed", "3", "--threads", "1", "--time-limit", "20", "--quiet") == 0
+    text = capsys.readouterr().out
+    assert 'target "noise"' in text
+    assert "Solved with IHT" in text
+
+
+def test_a_second_fit_replaces_the_files(data, tmp_path):
+    for k in ("1", "2"):
+        assert run("fit", data / "numbers.csv", *QUICK, "--k", k, "--out", tmp_path) == 0
+        assert read_model(str(tmp_path / "model.json")).k == int(k)
+    assert len(os.listdir(tmp_path)) == 3
+
+
+# predictions
+
+
+def predictions(capsys, *argv):
+    assert run("predict", *argv) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    return list(csv.DictReader(io.StringIO(out)))
+
+
+def test_predict_numbers(data, models, capsys):
+    estimator = SparseRegressor(k=2, lam=0.1, standardize=True, max_iter=60, random_state=0)
+    with quiet():
+        estimator.fit(X, SCORES)
+    capsys.readouterr()
+    rows = predictions(capsys, models["numbers.csv"], data / "numbers.csv")
+    np.testing.assert_allclose([float(row["prediction"]) for row in rows], estimator.predict(X), rtol=1e-9)
+
+
+@pytest.mark.parametrize("file", ["classes.csv", "three.csv"])
+def test_predict_classes(data, models, capsys, file):
+    y = np.where(SCORES > 0, "sick", "well") if file == "classes.csv" else np.digitize(SCORES, [-0.7, 0.7])
+    estimator = SparseClassifier(k=2, lam=0.1, standardize=True, max_iter=60, random_state=0)
+    with quiet():
+        estimator.fit(X, y)
+    capsys.readouterr()
+    rows = predictions(capsys, models[file], data / file, "--proba")
+    assert [row["prediction"] for row in rows] == [str(label) for label in estimator.predict(X)]
+    found = [[float(row[f"proba_{label}"]) for label in estimator.classes_] for row in rows]
+    np.testing.assert_allclose(found, estimator.predict_proba(X), rtol=1e-9)
+
+
+def test_predict_needs_only_the_selected_columns(data, models, capsys, tmp_path):
+    whole = predictions(capsys, models["numbers.csv"], data / "numbers.csv")
+    used = [NAMES[j] for j in read_model(str(models["numbers.csv"])).support][::-1]
+    path = tmp_path / "few.csv"
+    with open(path, "w", newline="") as stream:
+        csv.writer(stream).writerows([[*used, "other"], *X[:, [*map(NAMES.index, used), 0]].tolist()])
+    assert predictions(capsys, models["numbers.csv"], path) == whole
+
+
+def test_predict_to_a_file(data, models, capsys, tmp_path):
+    rows = predictions(capsys, models["classes.csv"], data / "classes.csv")
+    assert run("predict", models["classes.csv"], data / "classes.csv", "--out", tmp_path / "p.csv") == 0
+    assert capsys.readouterr().out == ""
+    with open(tmp_path / "p.csv") as stream:
+        assert list(csv.DictReader(stream)) == rows
+
+
+def test_predict_sparse_and_arrays(data, models, capsys, tmp_path):
+    rows = predictions(capsys, models["numbers.svm"], data / "numbers.svm")
+    assert len(rows) == N
+    first = tmp_path / "first.svm"  # fewer columns than the model knows: the rest are zero
+    first.write_text("1:0.0 2:0.0\n")
+    intercept = read_model(str(models["numbers.svm"])).equations[0].intercept
+    assert float(predictions(capsys, models["numbers.svm"], first)[0]["prediction"]) == pytest.approx(intercept)
+    np.savez(tmp_path / "new.npz", X=X.astype(np.float32))
+    rows = predictions(capsys, models["single.npz"], tmp_path / "new.npz")
+    assert all(row["prediction"] == str(np.float32(row["prediction"])) for row in rows)
+
+
+# certificates
+
+
+@pytest.mark.parametrize("file", ["numbers.csv", "classes.csv", "three.csv", "numbers.svm", "single.npz"])
+def test_certify_own_model(data, models, capsys, file):
+    assert run("certify", models[file], data / file, "--time-limit", "5") == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "Your model is" in out
+    model = read_model(str(models[file]))
+    if len(model.equations) == 1:
+        objective, bound = figures_in(out)
+        assert objective == pytest.approx(model.equations[0].figures.objective, rel=1e-4)
+        assert bound <= objective * (1 + 1e-5)
+
+
+def figures_in(text):
+    found = [re.search(rf"^  {name} +(\S+)", text, re.MULTILINE) for name in ("objective", "lower bound")]
+    return [float(match[1]) for match in found]
+
+
+def test_certify_with_columns_in_another_order(data, models, capsys, tmp_path):
+    order = [3, 1, 5, 0, 2, 4]
+    path = write_csv(tmp_path / "mixed.csv", SCORES.tolist(), X[:, order], [NAMES[j] for j in order])
+    assert run("certify", models["numbers.csv"], path) == 0
+    objective, _ = figures_in(capsys.readouterr().out)
+    assert objective == pytest.approx(read_model(str(models["numbers.csv"])).equations[0].figures.objective, rel=1e-5)
+
+
+def test_certify_coefficients_of_another_tool(data, capsys):
+    assert run("certify", data / "mine.csv", data / "numbers.csv", "--lam", "0.2", "--no-standardize") == 0
+    out = capsys.readouterr().out
+    assert "within" in out
+    assert "of the best possible with at most 2 features" in " ".join(out.split())
+    w = np.array([0, 0.09, 0, -0.9, 0, 0])
+    expected = np.mean((X @ w + 0.01 - SCORES) ** 2) + 0.1 * w @ w
+    objective, bound = figures_in(out)
+    assert objective == pytest.approx(expected, rel=1e-5)
+    assert bound <= best_of_two(lam=0.2) * (1 + 1e-5)
+
+
+def best_of_two(lam):
+    """The smallest objective with two features and an intercept, by trying all pairs."""
+    A, b = X - X.mean(axis=0), SCORES - SCORES.mean()
+    best = np.inf
+    for i in range(D):
+        for j in range(i):
+            Z = A[:, [i, j]]
+            w = np.linalg.solve(Z.T @ Z / N + lam / 2 * np.eye(2), Z.T @ b / N)
+            best = min(best, np.mean((Z @ w - b) ** 2) + lam / 2 * w @ w)
+    return best
+
+
+def test_certify_other_options(data, models, capsys):
+    argv = ["certify", models["numbers.csv"], data / "numbers.csv", "--k", "3", "--lam", "1", "--loss", "huber"]
+    assert run(*argv, "--no-standardize", "--tol", "0.1") == 0
+    assert "huber loss, at most 3 features, lam = 1\n" in capsys.readouterr().out
+
+
+# bad input
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--k", "0"], "argument --k: must be a whole number of at least 1, got '0'"),
+        (["--k", "-3"], "argument --k: must be a whole number of at least 1, got '-3'"),
+        (["--k", "2.5"], "argument --k: must be a whole number of at least 1, got '2.5'"),
+        (["--k", "ten"], "argument --k: must be a whole number of at least 1, got 'ten'"),
+        (["--k", "9" * 5000], "argument --k: must be a whole number"),
+        (["--lam", "0"], "argument --lam: must be a positive, finite number, got '0'"),
+        (["--lam", "-1e-3"], "argument --lam: must be a positive, finite number, got '-1e-3'"),
+        (["--lam", "-inf"], "argument --lam: must be a positive, finite number, got '-inf'"),
+        (["--lam", "nan"], "argument --lam: must be a positive, finite number, got 'nan'"),
+        (["--lam", "1e999"], "argument --lam: must be a positive, finite number, got '1e999'"),
+        (["--lam"], "argument --lam: expected one argument"),
+        (["--tol", "-1"], "argument --tol: must be a finite number, zero or more, got '-1'"),
+        (["--max-iter", "0"], "argument --max-iter: must be a whole number of at least 1, got '0'"),
+        (["--time-limit", "0"], "argument --time-limit: must be a positive, finite number, got '0'"),
+        (["--seed", "-1"], "argument --seed: must be a whole number from 0 to 4294967295, got '-1'"),
+        (["--threads", "0"], "argument --threads: must be a whole number from 1 to 1024, got '0'"),
+        (["--loss", "cubic"], "argument --loss: invalid choice: 'cubic' (choose from "),
+        (["--solver", "magic"], "argument --solver: invalid choice: 'magic' (choose from "),
+        (["--target", "y"], "argument --target: 'y' needs a FILE"),
+        (["--colour"], "unrecognized arguments: --colour"),
+    ],
+)
+def test_bad_options(capsys, argv, message):
+    assert message in refused(capsys, "fit", *argv)
+
+
+def test_choices_are_listed(capsys):
+    line = refused(capsys, "fit", "--loss", "cubic")
+    assert all(name in line for name in ("squared", "logistic", "huber", "hinge"))
+    assert all(name in refused(capsys, "fit", "--solver", "magic") for name in ("auto", "sdiht", "htp"))
+
+
+def test_bad_commands(capsys):
+    assert "argument COMMAND: invalid choice: 'fti'" in refused(capsys, "fti")
+    assert "required: MODEL, FILE" in refused(capsys, "predict")
+    assert run() == 2
+    assert "examples:" in capsys.readouterr().err
+
+
+BAD_DATA = {
+    "empty.csv": (b"", "empty"),
+    "header.csv": (b"a,b\n", "no data"),
+    "nan.csv": (b"a,b\n1,2\nnan,3\n", "line 3, column 'a'"),
+    "inf.csv": (b"a,b\n1,2\ninf,3\n", "line 3, column 'a'"),
+    "text.csv": (b"a,b\n1,2\nx,3\n", "line 3, column 'a'"),
+    "ragged.csv": (b"a,b\n1,2\n3\n", "line 3"),
+    "one.csv": (b"a,b\n1,yes\n2,yes\n", "the target 'b' has one class only: 'yes'"),
+    "onenumber.csv": (b"a,b\n1,4\n2,4\n", "the target 'b' has one class only: '4'"),
+    "nan.svm": (b"1 1:nan\n", "line 1"),
+    "broken.svm": (b"1 1:2 3\n", "line 1"),
+    "cut.csv.gz": (b"\x1f\x8b\x08\x00\x00\x00", "cut.csv.gz"),
+    "plain.csv.gz": (b"a,b\n1,2\n", "not a gzip file"),
+    "not.parquet": (b"a,b\n1,2\n", "not a Parquet file"),
+    "not.npz": (b"a,b\n1,2\n", "not an npz file"),
+    "what.doc": (b"a,b\n1,2\n", "unknown kind of file"),
+    "binary.csv": (b"\xff\xfe\x00", "not UTF-8"),
+}
+
+
+@pytest.mark.parametrize(("name", "case"), BAD_DATA.items(), ids=BAD_DATA)
+def test_bad_data(tmp_path, capsys, name, case):
+    content, message = case
+    path = tmp_path / name
+    path.write_bytes(content)
+    line = refused(capsys, "fit", path, "--out", tmp_path / "out")
+    assert message in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_data_and_target(data, tmp_path, capsys):
+    assert f"{tmp_path}/none.csv: no such file" in refused(capsys, "fit", tmp_path / "none.csv")
+    assert "is a directory" in refused(capsys, "fit", tmp_path)
+    line = refused(capsys, "fit", data / "numbers.csv", "--target", "outcom")
+    assert "no column 'outcom'; did you mean 'outcome'?" in line
+
+
+def test_loss_that_does_not_suit_the_target(data, capsys):
+    line = refused(capsys, "fit", data / "classes.csv", "--loss", "squared")
+    assert "argument --loss: squared needs numbers, but the target 'outcome' holds texts such as 'sick'" in line
+    line = refused(capsys, "fit", data / "numbers.csv", "--loss", "hinge")
+    assert "argument --loss: hinge needs classes, but the target 'outcome' has 60 different numbers" in line
+
+
+def test_out_that_cannot_be_written(data, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert f"argument --out: {file}: is a file, not a folder" in refused(capsys, "fit", "--out", file)
+    assert f"{file} is a file, not a folder" in refused(capsys, "fit", "--out", file / "deeper")
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert "cannot be written" in refused(capsys, "fit", "--out", tmp_path / "out")
+
+
+def test_predict_out_that_cannot_be_written(data, models, tmp_path, capsys):
+    argv = ["predict", models["numbers.csv"], data / "numbers.csv", "--out"]
+    assert "is a directory" in refused(capsys, *argv, tmp_path)
+    assert "cannot be written" in refused(capsys, *argv, tmp_path / "none" / "p.csv")
+
+
+def test_fit_needs_its_extra(capsys, monkeypatch):
+    monkeypatch.setattr("diht.commands.fit.find_spec", lambda name: None if name == "matplotlib" else object())
+    line = refused(capsys, "fit")
+    assert line == "diht: error: diht fit needs rich and matplotlib: pip install 'diht[app]'\n"
+
+
+@pytest.mark.parametrize("command", ["predict", "certify"])
+def test_bad_models(data, models, tmp_path, capsys, command):
+    path = tmp_path / "model.json"
+    assert "no such file" in refused(capsys, command, path, data / "numbers.csv")
+    text = models["numbers.csv"].read_text()
+    for content, message in {
+        "": "empty file",
+        text[:500]: "not a model file, or a damaged one",
+        text.replace('"k": 2', '"k": 3'): "checksum",
+        text.replace('"format_version": 1', '"format_version": 7'): "model format version 7",
+        "{}": "not a model file of diht",
+    }.items():
+        path.write_text(content)
+        assert message in refused(capsys, command, path, data / "numbers.csv")
+
+
+def test_data_that_does_not_suit_the_model(data, models, tmp_path, capsys):
+    other = write_csv(tmp_path / "other.csv", SCORES.tolist(), names=["a", "b", "c", "d", "e", "f"])
+    assert "no column 'bmi', 'risk', which the model needs" in refused(capsys, "predict", models["numbers.csv"], other)
+    assert "no column 'age'" in refused(capsys, "certify", models["numbers.csv"], other)
+    np.savez(tmp_path / "narrow.npz", X=X[:, :3], y=SCORES)
+    assert "3 features, where 6 are expected" in refused(
+        capsys, "predict", models["single.npz"], tmp_path / "narrow.npz"
+    )
+    assert "3 features, where the model has 6" in refused(
+        capsys, "predict", models["numbers.csv"], tmp_path / "narrow.npz"
+    )
+    (tmp_path / "wide.svm").write_text("1 1:1 99:1\n")
+    assert "99" in refused(capsys, "predict", models["numbers.svm"], tmp_path / "wide.svm")
+    extra = write_csv(tmp_path / "extra.csv", SCORES.tolist(), np.c_[X, X[:, 0]], [*NAMES, "more"])
+    assert "7 features, where the model has 6" in refused(capsys, "certify", models["numbers.csv"], extra)
+
+
+def test_certify_refusals(data, models, tmp_path, capsys):
+    classes, numbers = data / "classes.csv", data / "numbers.csv"
+    assert "argument --proba" in refused(capsys, "predict", models["numbers.csv"], numbers, "--proba")
+    assert "argument --k: 1 features allowed" in refused(capsys, "certify", models["numbers.csv"], numbers, "--k", "1")
+    assert "argument --loss: hinge is for classification" in refused(
+        capsys, "certify", models["numbers.csv"], numbers, "--loss", "hinge"
+    )
+    assert "holds texts such as" in refused(capsys, "certify", models["numbers.csv"], classes)
+    line = refused(capsys, "certify", models["three.csv"], write_csv(tmp_path / "four.csv", np.arange(N) % 4))
+    assert "the target holds 3, which is not among the model's classes" in line
+    line = refused(capsys, "certify", models["three.csv"], write_csv(tmp_path / "one.csv", [1] * N))
+    assert "one class only" in line
+    mine = tmp_path / "mine.csv"
+    mine.write_text("bmi,1\nheight,2\n")
+    assert "has no feature 'height'" in refused(capsys, "certify", mine, numbers)
+    mine.write_text("bmi,1\n")
+    assert "one set of coefficients for 3 classes" in refused(capsys, "certify", mine, data / "three.csv")
+
+
+def test_not_enough_memory(data, capsys, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr("diht.commands.fit.read_table", fail)
+    assert refused(capsys, "fit", data / "numbers.csv") == "diht: error: not enough memory\n"
+
+
+def test_interrupted_outside_a_solve(data, capsys, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("diht.commands.fit.read_table", fail)
+    assert run("fit", data / "numbers.csv") == 130
+    assert capsys.readouterr().err == "diht: interrupted\n"
+
+
+# help
+
+
+def test_version_and_help(capsys):
+    assert run("--version") == 0
+    assert capsys.readouterr().out == f"diht {__version__}\n"
+    for argv in (["--help"], ["fit", "--help"], ["predict", "--help"], ["certify", "--help"]):
+        assert run(*argv) == 0
+        text = capsys.readouterr().out
+        assert all(len(line) <= 80 for line in text.splitlines())
+    run("--help")
+    assert "diht certify diht-report/model.json patients.csv" in capsys.readouterr().out
+
+
+# Ctrl-C, terminals and pipes
+
+
+def test_first_ctrl_c_asks_second_quits():
+    before = signal.getsignal(signal.SIGINT)
+    with Interrupt() as interrupt:
+        assert not interrupt()
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def command(*argv):
+    return [sys.executable, "-m", "diht", *map(str, argv)]
+
+
+LONG = ["--lam", "1e-7", "--tol", "0", "--max-iter", "1000000000", "--k", "5"]
+
+
+def test_ctrl_c_reports_the_best_so_far(tmp_path):
+    child = subprocess.Popen(
+        command("fit", *LONG, "--out", tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = ""
+        while not line.startswith("Model"):
+            line = child.stdout.readline()
+            assert line
+        time.sleep(1.0)
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
+    finally:
+        child.kill()
+    assert child.returncode == 0
+    assert err == ""
+    assert "Stopped by Ctrl-C: this is the best model found so far." in out
+    assert "because it was asked to stop" in " ".join(out.split())
+    assert read_model(str(tmp_path / "model.json")).equations[0].figures.status == "stopped"
+
+
+def test_live_line_at_a_terminal(data, tmp_path):
+    leader, follower = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    argv = command("fit", data / "numbers.csv", *QUICK, "--out", tmp_path)
+    child = subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, env=environment)
+    os.close(follower)
+    text = b""
+    try:
+        while select.select([leader], [], [], 60)[0]:
+            try:
+                block = os.read(leader, 65536)
+            except OSError:  # the terminal is gone with its last user
+                break
+            if not block:
+                break
+            text += block
+        assert child.wait(timeout=60) == 0
+    finally:
+        child.kill()
+        os.close(leader)
+    plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", text).decode()
+    assert re.search(r"step \d+ +objective \S+ +bound \S+ +gap", plain)
+    assert text.count(b"\x1b[?25l") == text.count(b"\x1b[?25h") == 1  # the cursor is there again
+    assert "How good is it?" in plain
+
+
+def test_silent_where_there_is_no_terminal_and_bad_names_do_not_matter(tmp_path):
+    """Not a single escape code; names that the encoding lacks are escaped."""
+    path = write_csv(tmp_path / "d.csv", SCORES.tolist(), names=["ärger", "名前", "a\x1b[31m", "b$^_", "c", "d"])
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    argv = command("fit", path, *QUICK, "--k", "6", "--out", tmp_path / "out")
+    child = subprocess.run(argv, capture_output=True, env=environment, timeout=120)
+    assert child.returncode == 0
+    assert child.stderr == b""
+    assert b"\x1b" not in child.stdout
+    assert b"\\xe4rger" in child.stdout
+
+
+def test_closed_pipe(data, models, tmp_path):
+    big = tmp_path / "big.npz"
+    np.savez(big, X=np.tile(X.astype(np.float32), (2000, 1)))
+    child = subprocess.Popen(
+        command("predict", models["single.npz"], big), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    child.stdout.readline()
+    child.stdout.close()
+    err = child.stderr.read()
+    child.stderr.close()
+    assert child.wait(timeout=60) == 141
+    assert err == b""
