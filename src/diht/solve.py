@@ -16,6 +16,7 @@ from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Solver, Start
+from diht.solvers.refit import refit
 
 __all__ = ["SOLVERS", "as_solver", "certify", "solve"]
 
@@ -26,6 +27,7 @@ SOLVERS: dict[str, type[Solver]] = {"diht": DIHT, "sdiht": SDIHT, "iht": IHT, "h
 
 _PATIENCE = 50  # evaluations without progress before a solve counts as stalled
 _PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
+_REFIT_ACCURACY = 1e-10
 _SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
 
 
@@ -48,7 +50,8 @@ def solve(
     problem : Problem
         What to solve.
     solver : str or Solver
-        "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``.
+        "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``. "auto" chooses a
+        method by the problem's shape and loss, and refits the support of its best model.
     start : Result, Start, array of coefficients, or None
         Where to begin: an earlier result, a model, a dual point.
     tol : float
@@ -71,7 +74,7 @@ def solve(
     """
     method = as_solver(solver, problem)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
-    loop = _Loop(problem, method, limits, callback, stop)
+    loop = _Loop(problem, method, limits, callback, stop, polish=solver == "auto")
     with np.errstate(over="ignore", invalid="ignore"):
         return loop.run(as_start(problem, start))
 
@@ -156,9 +159,10 @@ class _Loop:
         limits: _Limits,
         callback: Callback | None,
         stop: Callable[[], bool] | None,
+        polish: bool = False,
     ) -> None:
         self.problem, self.method, self.limits = problem, method, limits
-        self.callback, self.stop = callback, stop
+        self.callback, self.stop, self.polish = callback, stop, polish
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
         self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
@@ -245,13 +249,22 @@ class _Loop:
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
+    def refit_best(self) -> None:
+        """Minimise over the support of the best model: where lam is small, the dual methods' coefficients are slow to settle."""
+        w, b, u = refit(self.problem, np.flatnonzero(self.best_w), self.best_w, self.best_b, rtol=_REFIT_ACCURACY)
+        objective = primal(self.problem, w, b, u)
+        if objective < self.best_objective:
+            self.best_objective, self.best_w, self.best_b = objective, w, b
+
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem
-        seconds = self.clock.read()
         last = self.method.last(problem, state)
         last_objective = primal(problem, last.w, last.b, last.u)
         if last_objective < self.best_objective:
             self.best_objective, self.best_w, self.best_b = last_objective, last.w, last.b
+        if self.polish:
+            self.refit_best()
+        seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         dtype = problem.design.dtype
         w = self.best_w.astype(dtype)
