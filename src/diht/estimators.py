@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import is_dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -100,13 +100,11 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
 
     def _solver(self, problem: Problem) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
-        method = as_solver(self.solver, problem)
-        if self.random_state is None or not is_dataclass(method) or not hasattr(method, "random_state"):
-            return method
+        if self.random_state is None or isinstance(self.random_state, Integral):
+            seed = None if self.random_state is None else int(self.random_state)
+            return as_solver(self.solver, problem, seed)
         generator = check_random_state(self.random_state)
-        is_seed = isinstance(self.random_state, Integral)
-        seed = int(self.random_state) if is_seed else int(generator.randint(2**31 - 1))
-        return replace(method, random_state=seed)
+        return as_solver(self.solver, problem, int(generator.randint(2**31 - 1)))
 
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]

@@ -15,8 +15,7 @@ from diht.duality import Bound, lower_bound, margin, primal, saddle_point
 from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
-from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Solver, Start
-from diht.solvers.refit import refit
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Polished, Solver, Start
 
 __all__ = ["SOLVERS", "as_solver", "certify", "solve"]
 
@@ -27,7 +26,6 @@ SOLVERS: dict[str, type[Solver]] = {"diht": DIHT, "sdiht": SDIHT, "iht": IHT, "h
 
 _PATIENCE = 50  # evaluations without progress before a solve counts as stalled
 _PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
-_REFIT_ACCURACY = 1e-10
 _SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
 
 
@@ -74,20 +72,26 @@ def solve(
     """
     method = as_solver(solver, problem)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
-    loop = _Loop(problem, method, limits, callback, stop, polish=solver == "auto")
+    loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"):
         return loop.run(as_start(problem, start))
 
 
-def as_solver(solver: str | Solver, problem: Problem) -> Solver:
-    """Return a method by its name; "auto" chooses by the problem's shape and loss."""
-    if isinstance(solver, Solver):
-        return solver
+def as_solver(solver: str | Solver, problem: Problem, random_state: int | None = None) -> Solver:
+    """Return a method by its name, with the seed if it takes one; "auto" chooses by the problem's shape and loss."""
     if solver == "auto":
-        return _choose(problem)
+        return Polished(_seeded(_choose(problem), random_state))
     if isinstance(solver, str) and solver in SOLVERS:
-        return SOLVERS[solver]()
+        solver = SOLVERS[solver]()
+    if isinstance(solver, Solver):
+        return _seeded(solver, random_state)
     raise ValueError(f"solver must be one of {['auto', *SOLVERS]} or a solver object, got {solver!r}")
+
+
+def _seeded(solver: Solver, random_state: int | None) -> Solver:
+    if random_state is None or not hasattr(solver, "random_state"):
+        return solver
+    return replace(solver, random_state=random_state)  # type: ignore[type-var]
 
 
 def _choose(problem: Problem) -> Solver:
@@ -159,10 +163,9 @@ class _Loop:
         limits: _Limits,
         callback: Callback | None,
         stop: Callable[[], bool] | None,
-        polish: bool = False,
     ) -> None:
         self.problem, self.method, self.limits = problem, method, limits
-        self.callback, self.stop, self.polish = callback, stop, polish
+        self.callback, self.stop = callback, stop
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
         self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
@@ -174,7 +177,7 @@ class _Loop:
         problem, method = self.problem, self.method
         state = method.init(problem, start)
         epoch = method.epoch(state)
-        max_iter = self.limits.max_iter or method.default_max_epochs * epoch
+        max_iter = self.limits.max_iter or method.max_epochs * epoch
         if start.w is not None or start.alpha is not None:
             self.evaluate(0, _initial_point(problem, start))
         t, look, status = 0, self.next_look(0, epoch), None
@@ -249,21 +252,20 @@ class _Loop:
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
-    def refit_best(self) -> None:
-        """Minimise over the support of the best model: where lam is small, the dual methods' coefficients are slow to settle."""
-        w, b, u = refit(self.problem, np.flatnonzero(self.best_w), self.best_w, self.best_b, rtol=_REFIT_ACCURACY)
-        objective = primal(self.problem, w, b, u)
+    def improve(self, point: Point | None) -> None:
+        """Keep a model if it is better than the best so far."""
+        if point is None:
+            return
+        objective = primal(self.problem, point.w, point.b, point.u)
         if objective < self.best_objective:
-            self.best_objective, self.best_w, self.best_b = objective, w, b
+            self.best_objective, self.best_w, self.best_b = objective, point.w.copy(), point.b
 
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem
         last = self.method.last(problem, state)
         last_objective = primal(problem, last.w, last.b, last.u)
-        if last_objective < self.best_objective:
-            self.best_objective, self.best_w, self.best_b = last_objective, last.w, last.b
-        if self.polish:
-            self.refit_best()
+        self.improve(last)
+        self.improve(self.method.polish(problem, self.best_w, self.best_b))
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         dtype = problem.design.dtype

@@ -70,7 +70,7 @@ class Point:
 class Solver(ABC):
     """A method: a small frozen object whose fields are its settings. The loop in `diht.solve` drives all of them."""
 
-    max_iter: ClassVar[int] = 1000
+    max_epochs: ClassVar[int] = 1000  # after which a solve ends unless told otherwise
     free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
 
     @abstractmethod
@@ -89,6 +89,10 @@ class Solver(ABC):
         """Return the method's output by the paper: the last iterate."""
         return self.observe(problem, state)
 
+    def polish(self, problem: Problem, w: Vector, b: float) -> Point | None:
+        """Return a last improvement of the best model found, if the method has one."""
+        return None
+
     def epoch(self, state: Any) -> int:
         """Return the number of steps that read about as much as the whole of X."""
         return 1
@@ -96,8 +100,3 @@ class Solver(ABC):
     def finished(self, state: Any) -> bool:
         """Tell whether further steps would change nothing."""
         return False
-
-    @property
-    def default_max_epochs(self) -> int:
-        """Epochs after which a solve ends unless told otherwise."""
-        return self.max_iter

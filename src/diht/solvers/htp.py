@@ -32,7 +32,7 @@ class HTP(Solver):
 
     step: StepSize = "auto"
 
-    max_iter = 200
+    max_epochs = 200
 
     def __post_init__(self) -> None:
         check_step(self.step)
