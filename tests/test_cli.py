@@ -330,6 +330,16 @@ def test_certify_coefficients_of_another_tool(data, capsys):
     assert bound <= best_of_two(lam=0.2) * (1 + 1e-5)
 
 
+def test_certify_coefficients_by_number_and_for_classes(data, tmp_path, capsys):
+    mine = tmp_path / "mine.csv"
+    mine.write_text("feature 2,0.1\n4,-0.9\n")
+    assert run("certify", mine, data / "numbers.svm", "--tol", "0.5") == 0
+    assert "2 features\n" in capsys.readouterr().out
+    mine.write_text("bmi,-0.1\nrisk,0.9\n")
+    assert run("certify", mine, data / "classes.csv", "--lam", "1", "--tol", "0.5") == 0
+    assert 'a positive score means "well", a negative one "sick"' in capsys.readouterr().out
+
+
 def best_of_two(lam):
     """The smallest objective with two features and an intercept, by trying all pairs."""
     A, b = X - X.mean(axis=0), SCORES - SCORES.mean()

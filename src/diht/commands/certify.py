@@ -32,7 +32,7 @@ from diht.report.model import (
     read_coefficients,
     read_model,
 )
-from diht.report.text import Context, certificate_in_words, printable, spoken
+from diht.report.text import Context, certificate_in_words, printable, quoted, spoken
 from diht.result import Status
 from diht.solve import certify as evaluate
 from diht.solve import solve
@@ -90,6 +90,8 @@ def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     loss, _ = choose_loss(table, arguments.loss)
     d = table.X.shape[1]
     places = {feature_name(j, table.feature_names, table.zero_based): j for j in range(d)}
+    if table.feature_names is None:  # a bare number will do
+        places |= {name.removeprefix("feature "): j for name, j in places.items()}
     unknown = [name for name in coefficients if name not in places]
     if unknown:
         example = feature_name(0, table.feature_names, table.zero_based)
@@ -157,9 +159,18 @@ def _certify_opening(model: SavedModel, table: Table, path: str) -> str:
     return (
         f"Model    {printable(path)}: {used:,} feature{'s' * (used != 1)}\n"
         f"Data     {printable(table.path)}: {n:,} samples, {d:,} features\n"
+        f"{_sides(model)}"
         f"Problem  {spoken(model.loss)} loss, at most {model.k:,} feature{'s' * (model.k != 1)}{each}, "
         f"lam = {model.lam:g}{columns}"
     )
+
+
+def _sides(model: SavedModel) -> str:
+    """Say which of two classes a positive score stands for: a model of another tool may see it the other way round."""
+    if model.classes is None or len(model.classes) > 2:
+        return ""
+    low, high = map(quoted, model.classes)
+    return f"Classes  a positive score means {high}, a negative one {low}\n"
 
 
 def _bounds(
