@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.step import Step
 from diht.losses import Loss
 
 __all__ = ["balanced", "best_intercept", "increasing_root"]
@@ -72,7 +73,7 @@ def _illinois(
             if not left < guess < right:
                 break
         value = h(guess)
-        if abs(value) < abs(h_best):
+        if abs(value) <= abs(h_best):  # as good but later: nearer to where h jumps
             best, h_best = guess, value
         if value <= 0.0:
             left, f_left = guess, value
@@ -87,8 +88,9 @@ def _illinois(
 
 def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i)."""
+    slope = Step(loss, "derivative")
     noise = _U * float(s @ np.abs(loss.derivative(u + start, y)))
-    return increasing_root(lambda b: float(s @ loss.derivative(u + b, y)), start, noise)
+    return increasing_root(lambda b: slope.total(u, u, y, s, b), start, noise)
 
 
 def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:

@@ -132,6 +132,24 @@ def dual_step(
     return quadratic_step(mode, a, u, y, tau, mu, low, high)
 
 
+@jit
+def elementwise_step(codes: Any, alpha: Array, u: Array, b: float, y: Array, new: Array) -> None:
+    """Update dual variables whose margins are ``u + b``; ``codes`` are those of :class:`diht.design.step.Codes`."""
+    mode, tau, code, mu, low, high = codes
+    for i in range(alpha.size):
+        new[i] = dual_step(mode, alpha[i], u[i] + b, y[i], tau, code, mu, low, high)
+
+
+@jit
+def weighted_step(codes: Any, alpha: Array, u: Array, b: float, y: Array, s: Array) -> float:
+    """Return the sum of ``s_i new_i`` over what :func:`elementwise_step` computes."""
+    mode, tau, code, mu, low, high = codes
+    total = 0.0
+    for i in range(alpha.size):
+        total += s[i] * dual_step(mode, alpha[i], u[i] + b, y[i], tau, code, mu, low, high)
+    return total
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Compressed sparse rows
 

@@ -89,3 +89,23 @@ class Step:
             return None
         code, mu, low, high = kernel
         return Codes(MODES[self.mode], float(self.tau), int(code), float(mu), float(low), float(high))
+
+    def at(self, alpha: Vector, u: Vector, y: Vector, b: float = 0.0) -> Vector:
+        """Compute the new values at the margins u + b, compiled where the loss has a compiled formula."""
+        codes = self.codes()
+        if codes is None:
+            return self(alpha, u + b, y)
+        from diht.design import kernels
+
+        new = np.empty_like(alpha)
+        kernels.elementwise_step(codes, alpha, u, b, y, new)
+        return new
+
+    def total(self, alpha: Vector, u: Vector, y: Vector, s: Vector, b: float = 0.0) -> float:
+        """Compute the weighted sum of the new values at the margins u + b: it never falls as b grows."""
+        codes = self.codes()
+        if codes is None:
+            return float(s @ self(alpha, u + b, y))
+        from diht.design import kernels
+
+        return kernels.weighted_step(codes, alpha, u, b, y, s)

@@ -103,7 +103,7 @@ def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float
     u = problem.design.matvec(state.w, support=state.support)
     start = 0.0 if state.before is None else state.before.b
     noise = 2.0**-53 * float(problem.s @ np.abs(state.alpha))  # what rounding leaves of a balanced sum
-    b = increasing_root(lambda b: float(problem.s @ step(state.alpha, u + b, problem.y)), start, noise)
-    state.alpha = step(state.alpha, u + b, problem.y)
+    b = increasing_root(lambda b: step.total(state.alpha, u, problem.y, problem.s, b), start, noise)
+    state.alpha = step.at(state.alpha, u, problem.y, b)
     state.g = problem.design.rmatvec(problem.s * state.alpha)
     return b, u + b
