@@ -62,7 +62,8 @@ class DenseDesign(StoredDesign):
         return self._by_rows
 
     def _chunk_rows(self) -> int:
-        return max(256, ENTRIES_PER_CHUNK // max(1, self.shape[1]))
+        # A column of a Fortran-ordered chunk is a piece of memory on its own: it must not be too short.
+        return max(1 if self._by_rows else 2048, ENTRIES_PER_CHUNK // max(1, self.shape[1]))
 
     def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
         from diht.design import kernels

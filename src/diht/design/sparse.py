@@ -136,7 +136,9 @@ class SparseDesign(StoredDesign):
 
     def _n_parts(self, entries: int, scatter: bool) -> int:
         """Return the number of threads worth using; each scatter needs d numbers of its own to be added up afterwards."""
-        least = max(ENTRIES_PER_THREAD, int(THREAD_ENTRIES_PER_FEATURE * self.shape[1])) if scatter else ENTRIES_PER_THREAD
+        least = (
+            max(ENTRIES_PER_THREAD, int(THREAD_ENTRIES_PER_FEATURE * self.shape[1])) if scatter else ENTRIES_PER_THREAD
+        )
         return max(1, min(self.n_threads, entries // least))
 
     def _chunk_rows(self) -> int:

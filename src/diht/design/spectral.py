@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -17,8 +18,11 @@ MARGIN = 1e-10
 GRAM_SIDE, GRAM_ENTRIES, GRAM_FLOPS = 600, 4e6, 5e9
 # Iterations of the nonnegative bound, and the ratio to a lower bound at which it is good enough.
 POSITIVE_STEPS, GOOD_RATIO = 8, 1.02
-# Steps of Lanczos' method and the probability that its bound fails.
-LANCZOS_STEPS, FAILURE = 25, 1e-10
+# Steps of Lanczos' method, the probability that its bound fails, and the factor that it must promise to gain.
+LANCZOS_STEPS, FAILURE, LANCZOS_GAIN = 25, 1e-10, 1.25
+
+# The last bound over all rows of each design, with its weights: several methods ask for the same one.
+_known: WeakKeyDictionary[Design, tuple[Vector, float]] = WeakKeyDictionary()
 
 
 def spectral_bound(design: Design, s: Vector, rows: Index | None = None) -> float:
@@ -49,13 +53,22 @@ def spectral_bound(design: Design, s: Vector, rows: Index | None = None) -> floa
     float
     """
     block = _Block.of(design, s, rows)
-    if block.weights.size == 0:
-        return 0.0
+    known = _known.get(design)
+    if rows is None and known is not None and np.array_equal(known[0], block.s):
+        return known[1]
+    bound = _bound(block) if block.weights.size else 0.0
+    if rows is None:
+        _known[design] = block.s.copy(), bound
+    return bound
+
+
+def _bound(block: _Block) -> float:
+    """Return the least of the bounds that are worth their cost."""
     bound = _frobenius(block)
     if _is_small(block):
         return min(bound, _gram_bound(block, bound))
     lower = 0.0
-    if design.is_nonnegative():
+    if block.design.is_nonnegative():
         positive, lower = _positive_bound(block)
         bound = min(bound, positive)
     return min(bound, _lanczos_bound(block, bound, lower))
@@ -152,7 +165,7 @@ def _lanczos_bound(block: _Block, bound: float, lower: float) -> float:
     d = block.design.shape[1]
     log_failure = math.log(1.648 * math.sqrt(d) / FAILURE)
     slack = [min(1.0, (log_failure / (2 * q - 1)) ** 2) for q in range(1, LANCZOS_STEPS + 1)]
-    worth = 0.95 * bound * (1.0 - slack[-1])  # a larger value leads to a bound that is no better
+    worth = bound * (1.0 - slack[-1]) / LANCZOS_GAIN  # a larger value cannot lead to a bound that is much better
     if lower >= worth:
         return bound
     v = np.random.default_rng(0).standard_normal(d)
