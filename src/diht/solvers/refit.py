@@ -211,17 +211,15 @@ def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
         envelope = Moreau(problem.loss, gamma * size)
         smooth = _newton(_Objective(problem, design, envelope), x, b, rtol)
         x, b = smooth.x, smooth.b
-        candidate = objective.model(x, smooth.u - b, b)
-        sharp = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
-        settled = abs(best.value - sharp.value) <= max(rtol, 1e-13) * abs(best.value)
-        best = min(best, candidate, sharp, key=lambda model: model.value)
-        if settled and sharp.value <= candidate.value:
+        sharp, bound = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
+        best = min(best, objective.model(x, smooth.u - b, b), sharp, key=lambda model: model.value)
+        if best.value - bound <= max(rtol, 1e-13) * abs(best.value):
             break
     return best
 
 
-def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> _Model:
-    r"""Return the optimum if the samples with alpha inside F are those at kinks, and the others' alpha is right.
+def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> tuple[_Model, float]:
+    r"""Return the optimum if the samples with alpha inside F are those at kinks; and the value of its dual point.
 
     Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at
     kinks and R the others, the conditions :math:`\lambda x = -X_E^\top c_E - X_R^\top c_R`, :math:`X_E x + b = u_E` and
@@ -229,27 +227,26 @@ def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> _Model:
     """
     problem, design = objective.problem, objective.design
     low, high = objective.loss.domain(problem.y)
-    edge = 1e-6 * (high - low)
-    kinked = np.flatnonzero((alpha > low + edge) & (alpha < high - edge) & (problem.s > 0))
-    if not 0 < len(kinked) <= _MAX_KINKS:
-        kinked = kinked[:0]
-    rest = problem.s * np.where(alpha - low < high - alpha, low, high)
-    rest[kinked] = 0.0
-    pull = design.rmatvec(rest)
-    if not len(kinked):
-        x = -pull / problem.lam
-        return objective.model(x, design.matvec(x), b)
+    edge = 1e-9 * (high - low)
+    kinked = np.flatnonzero((alpha > low + edge) & (alpha < high - edge) & (problem.s > 0))[:_MAX_KINKS]
+    ends = np.asarray(np.where(alpha - low < high - alpha, low, high), dtype=np.float64)
+    c = problem.s * ends
+    c[kinked] = 0.0
+    pull = design.rmatvec(c)
     X = design.toarray(kinked)
     gram, right = X @ X.T, -X @ pull - problem.lam * objective.loss.conjugate_derivative(alpha, problem.y)[kinked]
     if problem.fit_intercept:
         # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
-        unit = float(np.sqrt(np.trace(gram) / len(kinked))) or 1.0
+        unit = float(np.sqrt(np.trace(gram) / max(len(kinked), 1))) or 1.0
         border = np.full((len(kinked), 1), unit)
         gram = np.block([[gram, border], [border.T, np.zeros((1, 1))]])
-        right = np.append(right, -unit * rest.sum())
-    solution = np.linalg.lstsq(gram, right)[0][: len(kinked)]
-    x = -(pull + X.T @ solution) / problem.lam
-    return objective.model(x, design.matvec(x), b)
+        right = np.append(right, -unit * c.sum())
+    c[kinked] = np.linalg.lstsq(gram, right)[0][: len(kinked)]
+    x = -(pull + X.T @ c[kinked]) / problem.lam
+    ends[kinked] = c[kinked] / problem.s[kinked]
+    inside = objective.loss.project(ends, problem.y)
+    bound = -float(problem.s @ objective.loss.conjugate(inside, problem.y)) - 0.5 * problem.lam * float(x @ x)
+    return objective.model(x, design.matvec(x), b), bound if np.all(abs(ends - inside) <= edge) else -np.inf
 
 
 def _direction(problem: Problem, design: Design) -> Direction:
