@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from diht.constraint import Cardinality
     from diht.estimators import SparseClassifier, SparseRegressor
     from diht.problem import Problem
-    from diht.solve import certify, solve
+    from diht.loop import certify, solve
 
 __version__ = "0.1.0"
 
@@ -22,8 +22,8 @@ _HOMES = {
     "Problem": "diht.problem",
     "SparseClassifier": "diht.estimators",
     "SparseRegressor": "diht.estimators",
-    "certify": "diht.solve",
-    "solve": "diht.solve",
+    "certify": "diht.loop",
+    "solve": "diht.loop",
 }
 
 

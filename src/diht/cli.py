@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 from diht import __version__
 from diht.losses import LOSSES
 from diht.report.text import printable
-from diht.solve import SOLVERS
+from diht.loop import SOLVERS
 
 __all__ = ["main"]
 

@@ -28,7 +28,7 @@ from diht.design import Design, as_design, effective_n_threads
 from diht.losses import LOSSES, Logistic, Loss
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
-from diht.solve import as_solver, solve
+from diht.loop import as_solver, solve
 from diht.solvers import Solver
 
 __all__ = ["SparseClassifier", "SparseRegressor"]
@@ -100,11 +100,10 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
 
     def _solver(self, problem: Problem) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
-        if self.random_state is None or isinstance(self.random_state, Integral):
-            seed = None if self.random_state is None else int(self.random_state)
-            return as_solver(self.solver, problem, seed)
-        generator = check_random_state(self.random_state)
-        return as_solver(self.solver, problem, int(generator.randint(2**31 - 1)))
+        seed = self.random_state
+        if seed is not None and not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        return as_solver(self.solver, problem, None if seed is None else int(seed))
 
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]

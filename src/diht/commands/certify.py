@@ -34,8 +34,8 @@ from diht.report.model import (
 )
 from diht.report.text import Context, certificate_in_words, printable, quoted, spoken
 from diht.result import Status
-from diht.solve import certify as evaluate
-from diht.solve import solve
+from diht.loop import certify as evaluate
+from diht.loop import solve
 from diht.solvers import Start
 
 __all__ = ["certify"]

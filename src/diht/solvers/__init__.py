@@ -1,4 +1,4 @@
-"""The methods, one file each; `diht.solve` drives them."""
+"""The methods, one file each; `diht.loop` drives them."""
 
 from diht.solvers.base import Point, Solver, Start
 from diht.solvers.diht import DIHT

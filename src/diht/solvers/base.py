@@ -68,7 +68,7 @@ class Point:
 
 
 class Solver(ABC):
-    """A method: a small frozen object whose fields are its settings. The loop in `diht.solve` drives all of them."""
+    """A method: a small frozen object whose fields are its settings. The loop in `diht.loop` drives all of them."""
 
     max_epochs: ClassVar[int] = 1000  # after which a solve ends unless told otherwise
     free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
