@@ -25,10 +25,10 @@ from threadpoolctl import threadpool_limits
 from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print_line
 from diht.constraint import Cardinality
 from diht.design import Design, as_design, effective_n_threads
+from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
-from diht.loop import as_solver, solve
 from diht.solvers import Solver
 
 __all__ = ["SparseClassifier", "SparseRegressor"]

@@ -63,11 +63,12 @@ def _illinois(
     side = 0
     best, h_best = (left, h_left) if abs(h_left) < abs(h_right) else (right, h_right)
     f_left, f_right = h_left, h_right  # the halved values of the Illinois method
-    for i in range(_MAX_EVALUATIONS):
+    slow = 0  # steps in a row that did not halve the bracket: at a jump of h no secant does
+    for _ in range(_MAX_EVALUATIONS):
         if abs(h_best) <= noise:
             break
-        middle = 0.5 * (left + right)
-        guess = middle if i % 8 == 7 else right - f_right * (right - left) / (f_right - f_left)
+        width, middle = right - left, 0.5 * (left + right)
+        guess = middle if slow >= 2 else right - f_right * width / (f_right - f_left)
         if not left < guess < right:
             guess = middle
             if not left < guess < right:
@@ -83,6 +84,7 @@ def _illinois(
             right, f_right = guess, value
             f_left = f_left / 2 if side == 1 else f_left
             side = 1
+        slow = slow + 1 if right - left > 0.5 * width else 0
     return best
 
 
