@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from cases import LOSSES
 from diht.design import Step, kernels
+from diht.design.base import frozen, frozen_view
 from diht.design.step import MODES
 from diht.losses import Logistic
 
 RNG = np.random.default_rng(0)
-ALL = np.empty(0, dtype=np.int64)
+ALL = frozen(np.empty(0), np.int64)
 
 
 # Scalar steps
@@ -85,17 +86,16 @@ def test_derivative_at_a_kink_is_the_subgradient_nearest_zero():
 def some_csr(index=np.int32, dtype=np.float64, n=57, d=23):
     X = sp.random_array((n, d), density=0.3, rng=np.random.default_rng(1), format="csr", dtype=np.float64)
     X = sp.csr_array(X.astype(dtype))
-    return X, (X.data, X.indices.astype(index), X.indptr.astype(index))
+    return X, (frozen(X.data, dtype), frozen(X.indices, index), frozen(X.indptr, index))
 
 
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rows", [ALL, np.array([5, 0, 56, 31, 31, 7, 12, 13, 14, 15, 16])])
+@pytest.mark.parametrize(("index", "dtype"), [(np.int32, np.float64), (np.int64, np.float64), (np.int32, np.float32)])
+@pytest.mark.parametrize("rows", [ALL, frozen([5, 0, 56, 31, 31, 7, 12, 13, 14, 15, 16], np.int64)])
 def test_csr_products(index, dtype, rows):
     X, arrays = some_csr(index, dtype)
     A = X.toarray().astype(np.float64)
     some = A[rows] if rows.size else A
-    w, c = RNG.normal(size=23), RNG.normal(size=len(some))
+    w, c = frozen(RNG.normal(size=23)), frozen(RNG.normal(size=len(some)))
     out, g = np.full(len(some), 7.0), np.ones(23)
     stop = len(some) - 2
     kernels.csr_dot(*arrays, rows, 3, stop, w, out)
@@ -120,10 +120,10 @@ def test_four_sums_at_once_equal_one():
 def test_csr_step_over_separate_and_paired_vectors(paired):
     X, arrays = some_csr()
     A = X.toarray()
-    y, s, alpha = np.sign(RNG.normal(size=57)), RNG.random(57), -0.5 * np.ones(57)
+    y, s, alpha = frozen(np.sign(RNG.normal(size=57))), frozen(RNG.random(57)), -0.5 * np.ones(57)
     pair = np.zeros((23, 2))
     pair[:, 0] = RNG.normal(size=23)
-    w, g = (pair[:, 0], pair[:, 1]) if paired else (pair[:, 0].copy(), np.zeros(23))
+    w, g = (frozen_view(pair[:, 0]), pair[:, 1]) if paired else (frozen(pair[:, 0]), np.zeros(23))
     old, u = alpha.copy(), np.zeros(57)
     total = kernels.csr_step(*arrays, ALL, 0, 57, w, 0.1, alpha, y, s, 1, 0.2, 0, 0.25, -1.0, 0.0, True, False, g, u)
     margin = A @ w + 0.1
@@ -138,8 +138,8 @@ def test_csr_step_over_separate_and_paired_vectors(paired):
 @pytest.mark.parametrize("n_parts", [1, 2, 3, 8])
 def test_bounds_balance_the_entries(n_parts):
     lengths = RNG.integers(0, 30, size=500)
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    rows = RNG.permutation(500)[:300]
+    indptr = frozen(np.concatenate([[0], np.cumsum(lengths)]), np.int32)
+    rows = frozen(RNG.permutation(500)[:300], np.int64)
     bounds, entries = kernels.csr_bounds(indptr, rows, n_parts)
     assert entries == lengths[rows].sum()
     assert bounds[0] == 0
@@ -147,23 +147,30 @@ def test_bounds_balance_the_entries(n_parts):
     assert np.all(np.diff(bounds) >= 0)
     shares = [lengths[rows[a:b]].sum() for a, b in pairwise(bounds)]
     assert max(shares) <= entries / n_parts + 60
-    assert kernels.csr_bounds(indptr, np.array([0, 500]), n_parts)[1] == -1
+    assert kernels.csr_bounds(indptr, frozen([0, 500], np.int64), n_parts)[1] == -1
 
 
 def test_inspection():
-    X, (data, indices, indptr) = some_csr()
-    assert kernels.csr_inspect(data, indices, indptr, 23) == (True, True, True, True)
-    assert kernels.csr_inspect(-data, indices, indptr, 23) == (True, True, True, False)
-    assert kernels.csr_inspect(data, indices, indptr, 22)[0] is False
-    assert kernels.csr_inspect(data[:-1], indices, indptr, 23)[0] is False
-    bad = data.copy()
+    _, (data, indices, indptr) = some_csr()
+
+    def inspect(data=data, indices=indices, indptr=indptr, d=23):
+        return kernels.csr_inspect(frozen(data), frozen(indices, np.int32), frozen(indptr, np.int32), d)
+
+    def duplicated(indices, indptr, d):
+        return kernels.csr_has_duplicates(frozen(indices, np.int32), frozen(indptr, np.int32), d)
+
+    assert inspect() == (True, True, True, True)
+    assert inspect(data=-data) == (True, True, True, False)
+    assert inspect(d=22)[0] is False
+    assert inspect(data=data[:-1])[0] is False
+    assert inspect(indptr=indptr[::-1])[0] is False
     for value in (np.nan, np.inf):
+        bad = data.copy()
         bad[3] = value
-        assert kernels.csr_inspect(bad, indices, indptr, 23)[1] is False
-    reverse = sp.csr_array((data, 22 - indices, indptr), shape=X.shape)
-    assert kernels.csr_inspect(data, reverse.indices, indptr, 23)[2] is False
-    assert not kernels.csr_has_duplicates(reverse.indices, indptr, 23)
-    assert kernels.csr_has_duplicates(np.array([2, 1, 2]), np.array([0, 3]), 3)
+        assert inspect(data=bad)[1] is False
+    assert inspect(indices=22 - indices)[2] is False
+    assert not duplicated(22 - indices, indptr, 23)
+    assert duplicated([2, 1, 2], [0, 3], 3)
 
 
 def test_columns_are_counted_and_kept():
@@ -177,17 +184,18 @@ def test_columns_are_counted_and_kept():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("rows", [ALL, np.array([9, 2, 17, 3, 3])])
-@pytest.mark.parametrize("support", [ALL, np.array([0, 4, 11])])
+@pytest.mark.parametrize("rows", [ALL, frozen([9, 2, 17, 3, 3], np.int64)])
+@pytest.mark.parametrize("support", [ALL, frozen([0, 4, 11], np.int64)])
 def test_dense_products_in_both_orders(dtype, rows, support):
-    A = RNG.normal(size=(19, 12)).astype(dtype)
+    A = frozen(RNG.normal(size=(19, 12)), dtype)
     some = (A[rows] if rows.size else A).astype(np.float64)
-    w, c = RNG.normal(size=12), RNG.normal(size=len(some))
+    w, c = RNG.normal(size=12), frozen(RNG.normal(size=len(some)))
     if support.size:
         w[np.setdiff1d(np.arange(12), support)] = 0.0
+    w = frozen(w)
     for dot, add, view in [
         (kernels.dense_dot, kernels.dense_add, A),
-        (kernels.flat_dot, kernels.flat_add, np.asfortranarray(A).T),
+        (kernels.flat_dot, kernels.flat_add, frozen_view(np.asfortranarray(A).T)),
     ]:
         out, g = np.full(len(some), 7.0), np.ones(12)
         dot(view, rows, 1, len(some) - 1, w, support, out)

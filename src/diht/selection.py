@@ -7,6 +7,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.base import frozen
+
 Index: TypeAlias = NDArray[np.int64]
 
 
@@ -26,7 +28,7 @@ def top_k(v: NDArray[np.float64], k: int) -> Index:
     array of int64
         Exactly ``min(k, d)`` indices, also where v contains NaN (which counts as larger than anything).
     """
-    v = np.ascontiguousarray(v, dtype=np.float64)
+    v = frozen(v)
     if k >= v.size:
         return np.arange(v.size)
     if k <= 0:
