@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from diht.constraint import Cardinality
     from diht.estimators import SparseClassifier, SparseRegressor
-    from diht.problem import Problem
     from diht.loop import certify, solve
+    from diht.problem import Problem
 
 __version__ = "0.1.0"
 

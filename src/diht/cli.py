@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from diht import __version__
+from diht.loop import SOLVERS
 from diht.losses import LOSSES
 from diht.report.text import printable
-from diht.loop import SOLVERS
 
 __all__ = ["main"]
 

@@ -269,7 +269,7 @@ class _Loop:
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         dtype = problem.design.dtype
-        w = self.best_w.astype(dtype)
+        w = (self.best_w + 0.0).astype(dtype)  # no minus zeros
         intercept = float(dtype.type(problem.intercept_of(self.best_w, self.best_b)))
         certificate = _certificate(problem, w, intercept, self.best_alpha)
         return Result(

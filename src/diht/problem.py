@@ -95,13 +95,11 @@ class Problem:
         q = None if scale is None else _vector("scale", scale, d)
         if q is not None and not np.all(q > 0):
             raise ValueError(f"scale must be positive, got {q[~(q > 0)][0]}")
-        center = None
-        if fit_intercept:
-            center = design.moments(s)[0]
+        center, zeros = _center(design, s) if fit_intercept else (None, None)
         if center is not None or q is not None:
             if not isinstance(design, StoredDesign):
                 raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
-            design = AffineView(design, center=center, scale=q)
+            design = AffineView(design, center, q, zeros)
         values = {
             "design": design,
             "y": y,
@@ -151,6 +149,19 @@ class Problem:
     def __repr__(self) -> str:
         n, d = self.shape
         return f"Problem({n} x {d}, loss={self.loss}, {self.constraint}, lam={self.lam:g}, fit_intercept={self.fit_intercept})"
+
+
+def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
+    """Weighted means of the columns, and the constant columns, whose mean is their value to the last bit."""
+    mean, variance = design.moments(s)
+    suspects = np.flatnonzero((mean != 0.0) & (variance <= 1e-24 * mean**2))
+    if not suspects.size:
+        return mean, suspects
+    values = design.columns(suspects).toarray()
+    constant = np.all(values == values[0], axis=0)
+    mean = mean.copy()
+    mean[suspects[constant]] = values[0, constant]
+    return mean, suspects[constant]
 
 
 def _positive_number(name: str, value: Any) -> float:

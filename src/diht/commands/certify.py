@@ -18,6 +18,8 @@ from diht.commands.targets import choose_loss
 from diht.datasets import Table, read_table
 from diht.design import as_design
 from diht.estimators import standard_deviations
+from diht.loop import certify as evaluate
+from diht.loop import solve
 from diht.losses import as_loss
 from diht.problem import Problem, normalised_weights
 from diht.report.live import LiveLine
@@ -34,8 +36,6 @@ from diht.report.model import (
 )
 from diht.report.text import Context, certificate_in_words, printable, quoted, spoken
 from diht.result import Status
-from diht.loop import certify as evaluate
-from diht.loop import solve
 from diht.solvers import Start
 
 __all__ = ["certify"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diht.design.base import SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
+from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
 from diht.design.step import Step, Vector
 
 
@@ -22,9 +22,19 @@ class AffineView(Design):
     base : StoredDesign
     center : (d,) array, optional
     scale : (d,) array of positive numbers, optional
+    zeros : array of indices, optional
+        Columns that are constant and equal to their center: their entry of :math:`Z^\top c` is 0, not 0 to rounding.
     """
 
-    def __init__(self, base: StoredDesign, center: ArrayLike | None = None, scale: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        base: StoredDesign,
+        center: ArrayLike | None = None,
+        scale: ArrayLike | None = None,
+        zeros: ArrayLike | None = None,
+    ) -> None:
+        if not isinstance(base, StoredDesign):
+            raise TypeError(f"base must be stored data, got {type(base).__name__}")
         self.base = base
         self.shape = base.shape
         self.dtype = base.dtype
@@ -33,6 +43,7 @@ class AffineView(Design):
         self.scale: Vector | None = None if scale is None else self._checked(scale, "scale")
         if self.scale is not None and not np.all(self.scale > 0):
             raise ValueError("scale must be positive")
+        self.zeros = NO_INDEX if zeros is None else np.asarray(zeros, dtype=np.int64)
         self._row_norms_sq: Vector | None = None
         self._column_norms: Vector | None = None
 
@@ -65,6 +76,7 @@ class AffineView(Design):
         """Turn ``X'c`` in place into ``Z'c``, given the sum of ``c``."""
         if self.center is not None:
             g -= self.center * total
+            g[self.zeros] = 0.0  # exactly: a constant column must never be selected
         if self.scale is not None:
             g /= self.scale
         return g
@@ -118,7 +130,7 @@ class AffineView(Design):
         center = None if self.center is None else self.center[support]
         scale = None if self.scale is None else self.scale[support]
         base: Any = self.base.columns(support)
-        return AffineView(base, center, scale)
+        return AffineView(base, center, scale, np.flatnonzero(np.isin(support, self.zeros)))
 
     def toarray(self, rows: Index | None = None) -> Vector:
         """Return the rows as a dense float64 array."""
@@ -174,7 +186,7 @@ class AffineView(Design):
             shift = np.abs(self.center) * (norm_c * np.sqrt(n))
             error = error + gamma(n + self.n_threads + 4) * shift
             size = size + shift
-        error = error + 4.0 * UNIT * size
+        error = error + 4.0 * UNIT * size + 2.0 * SMALLEST
         if self.scale is not None:
             error = error / self.scale
         return np.asarray(error * (1.0 + 16.0 * gamma(self.shape[0])) + 4.0 * SMALLEST)
