@@ -227,6 +227,33 @@ def test_indices_out_of_range_are_refused(X):
             design.rmatvec(np.ones(len(rows)), rows=rows)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (6, 1), (5, 4)])
+@pytest.mark.parametrize("value", [0.0, 2.0])
+@pytest.mark.parametrize("convert", [np.ascontiguousarray, np.asfortranarray, sp.csr_array, sp.csc_array])
+def test_smallest_and_empty_matrices(shape, value, convert):
+    A = np.full(shape, value)
+    n, d = shape
+    for design, twin in [
+        (as_design(convert(A)), A),
+        (AffineView(as_design(convert(A)), np.ones(d)), A - 1.0),
+    ]:
+        w, c = np.arange(1.0, d + 1), np.arange(1.0, n + 1)
+        close(design.matvec(w, support=np.arange(d)), twin @ w)
+        close(design.rmatvec(c), twin.T @ c)
+        alpha, g = np.zeros(n), np.zeros(d)
+        design.block_step(Step(Squared(), "derivative"), w, 0.0, alpha, c, np.ones(n), g, fresh=True)
+        close(alpha, 2 * (twin @ w - c))
+        close(g, twin.T @ alpha)
+        assert spectral_bound(design, np.ones(n)) >= true_value(twin, np.ones(n))
+        assert np.all(design.rmatvec_error(1.0) > 0.0)
+        close(design.columns(np.array([0])).toarray(), twin[:, :1])
+
+
+def test_a_view_of_a_view_is_refused():
+    with pytest.raises(TypeError, match="base must be stored"):
+        AffineView(AffineView(as_design(matrix()), np.ones(D)), np.ones(D))
+
+
 # Counting and conversions
 
 
