@@ -94,6 +94,11 @@ class Moreau(Loss):
         """Check as the loss itself does."""
         self.base.check_targets(y)
 
+    def kernel(self) -> tuple[int, float, float, float] | None:
+        """The same family with another mu, if the conjugate of the loss is quadratic on F (code 0)."""
+        kernel = self.base.kernel()
+        return (0, self.mu, *kernel[2:]) if kernel is not None and kernel[0] == 0 else None
+
 
 def refit(
     problem: Problem, support: NDArray[np.int64], w: Vector | None = None, b: float = 0.0, rtol: float = 0.0
