@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from diht.design import AffineView, Design, as_design
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Polished, Solver
 
 LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber()]
 
@@ -90,4 +91,31 @@ DESIGNS: list[tuple[str, Maker]] = [
     ("centred and scaled dense F", _affine(_stored(np.asfortranarray), True, True)),
     ("scaled CSR", _affine(_stored(sp.csr_array), False, True)),
     ("centred and scaled CSR", _affine(_stored(sp.csr_array), True, True)),
+]
+
+
+def _thirds(n: int) -> list[np.ndarray]:
+    """A partition of one's own: unequal blocks, out of order."""
+    return [np.arange(n // 3, n), np.arange(0, n // 3, 2)[::-1], np.arange(1, n // 3, 2)]
+
+
+# Methods with their settings, for a number of samples.
+SOLVERS: list[tuple[str, Callable[[int], Solver]]] = [
+    ("DIHT", lambda n: DIHT()),
+    ("DIHT theory", lambda n: DIHT(step="theory")),
+    ("DIHT constant", lambda n: DIHT(step=0.1)),
+    ("DIHT decaying", lambda n: DIHT(step=lambda t: 1.0 / (t + 2))),
+    ("SDIHT", lambda n: SDIHT(blocks=4)),
+    ("SDIHT one block", lambda n: SDIHT(blocks=1)),
+    ("SDIHT one sample a block", lambda n: SDIHT(blocks=n, random_state=3)),
+    ("SDIHT theory with replacement", lambda n: SDIHT(blocks=5, step="theory", order="replacement")),
+    ("SDIHT own partition", lambda n: SDIHT(blocks=_thirds(n), step=0.2)),
+    ("IHT", lambda n: IHT()),
+    ("IHT constant", lambda n: IHT(step=0.05)),
+    ("HTP", lambda n: HTP()),
+    ("HTP decaying", lambda n: HTP(step=lambda t: 1.0 / (t + 1))),
+    ("SVRGHT", lambda n: SVRGHT(blocks=4)),
+    ("SVRGHT own partition", lambda n: SVRGHT(blocks=_thirds(n))),
+    ("SVRGHT constant with replacement", lambda n: SVRGHT(blocks=6, step=0.02, order="replacement")),
+    ("DIHT polished", lambda n: Polished(DIHT())),
 ]

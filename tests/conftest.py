@@ -2,5 +2,12 @@
 
 import os
 
+from hypothesis import settings
+
 # Without it scipy has no array API support and one of scikit-learn's checks of an estimator is skipped.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+
+# A kernel compiles at its first call, which no deadline should count. On CI the examples are the same each time.
+settings.register_profile("dev", deadline=None, max_examples=60)
+settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
+settings.load_profile("ci" if "CI" in os.environ else "dev")

@@ -42,8 +42,8 @@ def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> lis
             return [np.arange(n_samples)]
         return [np.sort(block) for block in np.array_split(rng.permutation(n_samples), int(blocks))]
     partition = [np.asarray(block) for block in blocks]
-    if any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
-        raise ValueError("blocks must be index arrays, each one-dimensional and not empty")
+    if not partition or any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
+        raise ValueError("blocks must be index arrays, at least one, each one-dimensional and not empty")
     together = np.sort(np.concatenate(partition))
     if len(together) != n_samples or np.any(together != np.arange(n_samples)):
         raise ValueError(f"blocks must hold each of the {n_samples} samples exactly once")
