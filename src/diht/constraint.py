@@ -51,6 +51,13 @@ class Constraint(ABC):
         w[support] = v[support]
         return w, support
 
+    def rethreshold(self, v: Vector, w: Vector, support: Indices) -> Indices:
+        """Overwrite `w`, zero outside `support`, by the projection of `v`; touches no more of it than the two supports."""
+        new = self.select(v)
+        w[support] = 0.0
+        w[new] = v[new]
+        return new
+
     def value(self, v: Vector) -> float:
         r""":math:`\nu(v)^2`, the squared norm of the projection (for a cardinality: the sum of the k largest v_j^2)."""
         kept = v[self.select(v)]

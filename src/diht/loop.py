@@ -169,6 +169,7 @@ class _Loop:
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
         self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
+        self.best_support = np.empty(0, dtype=np.int64)
         self.best_bound = -np.inf
         self.best_alpha = np.zeros_like(problem.y)
         self.since_progress = 0
@@ -217,8 +218,7 @@ class _Loop:
         if not np.isfinite(objective):
             return Status.STALLED  # diverged: what was best before stays
         old_objective, old_bound = self.best_objective, self.best_bound
-        if objective < self.best_objective:
-            self.best_objective, self.best_w, self.best_b = objective, point.w.copy(), point.b
+        self.keep(point, objective)
         bound = -np.inf
         if point.alpha is not None:
             proved = lower_bound(problem, point.alpha, point.g, point.value)
@@ -236,7 +236,7 @@ class _Loop:
             lower_bound=bound,
             best_objective=self.best_objective,
             best_bound=self.best_bound,
-            n_features=int(np.count_nonzero(point.w)),
+            n_features=int(np.count_nonzero(point.w if point.support is None else point.w[point.support])),
         )
         self.trace.append(iterate)
         if self.told_to_stop(iterate):
@@ -248,17 +248,23 @@ class _Loop:
             return False
         before = perf_counter()
         intercept = self.problem.intercept_of(self.best_w, self.best_b)
-        answer = self.callback(replace(iterate, model=Model(self.best_w, intercept, self.best_objective)))
+        answer = self.callback(replace(iterate, model=Model(self.best_w.copy(), intercept, self.best_objective)))
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
-    def improve(self, point: Point | None) -> None:
-        """Keep a model if it is better than the best so far."""
-        if point is None:
+    def keep(self, point: Point, objective: float) -> None:
+        """Keep a model if it is better than the best so far; only the two supports are written."""
+        if not objective < self.best_objective:
             return
-        objective = primal(self.problem, point.w, point.b, point.u)
-        if objective < self.best_objective:
-            self.best_objective, self.best_w, self.best_b = objective, point.w.copy(), point.b
+        support = np.flatnonzero(point.w) if point.support is None else point.support
+        self.best_w[self.best_support] = 0.0
+        self.best_w[support] = point.w[support]
+        self.best_objective, self.best_support, self.best_b = objective, support, point.b
+
+    def improve(self, point: Point | None) -> None:
+        """Look at a model that is not part of the trace."""
+        if point is not None:
+            self.keep(point, primal(self.problem, point.w, point.b, point.u))
 
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem

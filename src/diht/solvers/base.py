@@ -13,9 +13,10 @@ from diht.duality import dual_from_primal, feasible, primal_from_dual
 from diht.intercept import best_intercept
 from diht.problem import Problem
 
-__all__ = ["Point", "Solver", "Start"]
+__all__ = ["DualModel", "Point", "Solver", "Start"]
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +57,7 @@ class Point:
     """What an evaluation looks at: a model with its predictions, a dual point with its products.
 
     `u` is Xw + b, `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known.
-    A method without a dual point of its own leaves `alpha` out.
+    `support`, where it is known, holds all that is nonzero in w. A method without a dual point of its own leaves `alpha` out.
     """
 
     w: Vector
@@ -65,6 +66,28 @@ class Point:
     alpha: Vector | None = None
     g: Vector | None = None
     value: float | None = None
+    support: Indices | None = None
+
+
+@dataclass
+class DualModel:
+    """The model w(alpha) = H_k(-g / lam) of a dual point, kept in a vector that is written over, support by support."""
+
+    w: Vector
+    support: Indices
+    value: float = 0.0  # the constraint's value of g
+
+    @classmethod
+    def zero(cls, problem: Problem) -> DualModel:
+        """Begin with nothing selected."""
+        return cls(np.zeros(problem.shape[1]), np.empty(0, dtype=np.int64))
+
+    def read(self, problem: Problem, g: Vector) -> None:
+        """Take the model of the dual point whose X'(s alpha) is g."""
+        self.support = problem.constraint.rethreshold(g, self.w, self.support)
+        kept = self.w[self.support]
+        self.value = float(kept @ kept)
+        self.w[self.support] = kept / -problem.lam
 
 
 class Solver(ABC):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diht.design import Step, spectral_bound
 from diht.intercept import best_intercept, increasing_root
 from diht.problem import Problem
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import DualModel, Point, Solver, Start
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["DIHT"]
@@ -22,12 +22,12 @@ Vector = NDArray[np.float64]
 class _State:
     alpha: Vector
     g: Vector  # X'(s alpha)
-    w: Vector  # H_k(-g / lam), the model of alpha
-    support: NDArray[np.int64]
-    value: float  # the constraint's value of g
+    model: DualModel  # of alpha
+    before: DualModel  # the model that the last step went through, whose predictions are known
     curvature: float
+    b: float = 0.0  # intercept and predictions of `before`
+    u: Vector | None = None
     t: int = 0
-    before: Point | None = None  # the model that the last step went through, whose predictions are known
 
 
 @dataclass(frozen=True)
@@ -57,53 +57,48 @@ class DIHT(Solver):
         alpha = start.dual(problem).copy()
         g = problem.design.rmatvec(problem.s * alpha) if np.any(alpha) else np.zeros(problem.shape[1])
         curvature = spectral_bound(problem.design, problem.s) / problem.lam if self.step == "auto" else np.nan
-        return _State(alpha, g, *_threshold(problem, g), curvature)
+        state = _State(alpha, g, DualModel.zero(problem), DualModel.zero(problem), curvature)
+        state.model.read(problem, g)
+        return state
 
     def advance(self, problem: Problem, state: _State) -> None:
         """S1 and S2, with one read of X."""
         step = dual_step(problem, self.step, state.t, state.curvature)
         ascend = _ascend_balanced if problem.fit_intercept else _ascend
-        b, u = ascend(problem, state, step)
-        state.before = Point(state.w, b, u)
-        state.w, state.support, state.value = _threshold(problem, state.g)
+        state.b, state.u = ascend(problem, state, step)
+        state.model, state.before = state.before, state.model
+        state.model.read(problem, state.g)
         state.t += 1
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Return the dual iterate, and the model that the step went through (whose predictions need no pass of their own)."""
-        if state.before is None:
+        if state.u is None:
             return self.last(problem, state)
-        w, b, u = state.before.w, state.before.b, state.before.u
+        b, u = state.b, state.u
         if problem.fit_intercept:
             shift = best_intercept(problem.loss, u, problem.y, problem.s)
             b, u = b + shift, u + shift
-        return Point(w, b, u, state.alpha, state.g, state.value)
+        return Point(state.before.w, b, u, state.alpha, state.g, state.model.value, state.before.support)
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return w = H_k(v(alpha)) of the last dual iterate."""
-        u = problem.design.matvec(state.w, support=state.support)
+        model = state.model
+        u = problem.design.matvec(model.w, support=model.support)
         b = best_intercept(problem.loss, u, problem.y, problem.s) if problem.fit_intercept else 0.0
-        return Point(state.w, b, u + b, state.alpha, state.g, state.value)
-
-
-def _threshold(problem: Problem, g: Vector) -> tuple[Vector, NDArray[np.int64], float]:
-    w, support = problem.constraint.threshold(g)
-    value = float(w[support] @ w[support])
-    w[support] /= -problem.lam
-    return w, support, value
+        return Point(model.w, b, u + b, state.alpha, state.g, model.value, model.support)
 
 
 def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:
     u = np.empty_like(state.alpha)
-    problem.design.block_step(step, state.w, 0.0, state.alpha, problem.y, problem.s, state.g, u=u, fresh=True)
+    problem.design.block_step(step, state.model.w, 0.0, state.alpha, problem.y, problem.s, state.g, u=u, fresh=True)
     return 0.0, u
 
 
 def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:
     """Find the multiplier of sum_i s_i alpha_i = 0, which is the intercept, and step with it."""
-    u = problem.design.matvec(state.w, support=state.support)
-    start = 0.0 if state.before is None else state.before.b
+    u = problem.design.matvec(state.model.w, support=state.model.support)
     noise = 2.0**-53 * float(problem.s @ np.abs(state.alpha))  # what rounding leaves of a balanced sum
-    b = increasing_root(lambda b: step.total(state.alpha, u, problem.y, problem.s, b), start, noise)
+    b = increasing_root(lambda b: step.total(state.alpha, u, problem.y, problem.s, b), state.b, noise)
     state.alpha = step.at(state.alpha, u, problem.y, b)
     state.g = problem.design.rmatvec(problem.s * state.alpha)
     return b, u + b

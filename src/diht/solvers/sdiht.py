@@ -11,7 +11,7 @@ from diht.design import spectral_bound
 from diht.duality import feasible
 from diht.intercept import best_intercept
 from diht.problem import Problem
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import DualModel, Point, Solver, Start
 from diht.solvers.blocks import BlockOrder, Blocks, block_curvatures, check_blocks, make_blocks
 from diht.solvers.steps import StepSize, check_step, dual_step
 
@@ -24,6 +24,7 @@ Vector = NDArray[np.float64]
 class _State:
     alpha: Vector
     g: Vector  # X'(s alpha), kept by increments and refreshed at each evaluation
+    model: DualModel  # of alpha
     blocks: list[NDArray[np.int64]]
     order: BlockOrder
     curvatures: Vector  # of each block's quadratic part
@@ -84,17 +85,24 @@ class SDIHT(Solver):
             weights = np.array([float(problem.s[block].sum()) for block in blocks])
             curvatures = block_curvatures(problem, blocks) / problem.lam + weights / kappa
         return _State(
-            alpha, g, blocks, BlockOrder.start(len(blocks), self.order, rng), curvatures, kappa, anchor=start.b
+            alpha,
+            g,
+            DualModel.zero(problem),
+            blocks,
+            BlockOrder.start(len(blocks), self.order, rng),
+            curvatures,
+            kappa,
+            anchor=start.b,
         )
 
     def advance(self, problem: Problem, state: _State) -> None:
         """S1 and S2 for one block, with one read of its rows."""
         j = state.order.next()
         step = dual_step(problem, self.step, state.t, float(state.curvatures[j]), len(state.blocks))
-        w = _model(problem, state)
+        state.model.read(problem, state.g)
         rows = state.blocks[j] if len(state.blocks) > 1 else None
         state.balance += problem.design.block_step(
-            step, w, _intercept(state), state.alpha, problem.y, problem.s, state.g, rows=rows
+            step, state.model.w, _intercept(state), state.alpha, problem.y, problem.s, state.g, rows=rows
         )
         state.t += 1
         if problem.fit_intercept and state.t % len(state.blocks) == 0:
@@ -103,24 +111,19 @@ class SDIHT(Solver):
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Return the current pair, with v recomputed from alpha: increments drift."""
-        w = _model(problem, state)
+        state.model.read(problem, state.g)
+        w, support = state.model.w, state.model.support
         if not problem.fit_intercept:
             u, state.g = problem.design.matvec_rmatvec(w, problem.s * state.alpha)
-            return Point(w, 0.0, u, state.alpha, state.g)
+            return Point(w, 0.0, u, state.alpha, state.g, support=support)
         alpha = feasible(problem, state.alpha)
         u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
         b = best_intercept(problem.loss, u, problem.y, problem.s, _intercept(state))
-        return Point(w, b, u + b, alpha, g)
+        return Point(w, b, u + b, alpha, g, support=support)
 
     def epoch(self, state: _State) -> int:
         """One step a block."""
         return len(state.blocks)
-
-
-def _model(problem: Problem, state: _State) -> Vector:
-    w, support = problem.constraint.threshold(state.g)
-    w[support] /= -problem.lam
-    return w
 
 
 def _intercept(state: _State) -> float:
