@@ -43,7 +43,7 @@ def cutting(request, monkeypatch):
         for module in ("dense", "sparse"):
             monkeypatch.setattr(f"diht.design.{module}.ENTRIES_PER_THREAD", 1)
         monkeypatch.setattr("diht.design.sparse.THREAD_ENTRIES_PER_FEATURE", 0)
-        monkeypatch.setattr("diht.design.sparse.PAIRED_ENTRIES", 0)
+    monkeypatch.setattr("diht.design.sparse.PAIRED_ENTRIES", math.inf)
 
 
 def close(a, b, scale=1.0):
@@ -192,6 +192,25 @@ def test_block_step_without_margins_and_in_several_chunks(monkeypatch):
             twin_block_step(A, step, w, 0.0, alpha2, y, s, g2, None, np.empty(1000), False)
             close(alpha, alpha2)
             close(g, g2)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_block_step_with_vectors_side_by_side(n_threads, monkeypatch):
+    monkeypatch.setattr("diht.design.sparse.PAIRED_ENTRIES", 0)
+    monkeypatch.setattr("diht.design.sparse.ENTRIES_PER_THREAD", 1)
+    A = matrix(n=300)
+    rng = np.random.default_rng(0)
+    design = as_design(sp.csr_array(A), n_threads)
+    y, s, w = np.sign(rng.normal(size=300)), rng.random(300), rng.normal(size=D)
+    for rows in (None, rng.permutation(300)[:200]):
+        step = Step(SmoothedHinge(), "explicit", tau=0.5)
+        alpha, g, u = -0.3 * y, rng.normal(size=D), np.zeros(300)
+        alpha2, g2, u2 = alpha.copy(), g.copy(), u.copy()
+        design.block_step(step, w, 0.2, alpha, y, s, g, rows=rows, u=u)
+        twin_block_step(A, step, w, 0.2, alpha2, y, s, g2, rows, u2, False)
+        close(alpha, alpha2)
+        close(g, g2)
+        close(u, u2)
 
 
 def test_read_only_and_float32_vectors_are_accepted():
