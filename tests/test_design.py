@@ -273,6 +273,33 @@ def test_a_view_of_a_view_is_refused():
         AffineView(AffineView(as_design(matrix()), np.ones(D)), np.ones(D))
 
 
+@pytest.mark.parametrize("X", [matrix(), np.asfortranarray(matrix()), sp.csr_array(matrix()), sp.csc_array(matrix())])
+def test_vectors_of_a_wrong_size_are_refused(X):
+    design = as_design(X)
+    for product, wrong in [(design.matvec, D + 1), (design.matvec, D - 1), (design.rmatvec, N - 1)]:
+        with pytest.raises(ValueError, match=r"shape|size|mismatch"):
+            product(np.ones(wrong))
+    good = dict(zip(("w", "alpha", "y", "s", "g"), step_problem(Squared()), strict=True))
+    for name in good:
+        with pytest.raises(ValueError, match=f"{name} must"):
+            design.block_step(Step(Squared(), "explicit", tau=1.0), offset=0.0, **(good | {name: np.ones(3)}))
+    with pytest.raises(ValueError, match="g must"):
+        design.block_step(
+            Step(Squared(), "explicit", tau=1.0), offset=0.0, **(good | {"g": np.ones(D, dtype=np.float32)})
+        )
+
+
+def test_a_read_only_dual_vector_is_accepted_where_it_stays():
+    A = matrix()
+    design = as_design(sp.csr_array(A))
+    w, alpha, y, s, g = step_problem(Squared())
+    alpha.flags.writeable = False
+    design.block_step(Step(Squared(), "identity", store=False), w, 0.0, alpha, y, s, g, fresh=True)
+    close(g, A.T @ (s * alpha))
+    with pytest.raises(ValueError, match="alpha must be writable"):
+        design.block_step(Step(Squared(), "identity"), w, 0.0, alpha, y, s, g)
+
+
 # Counting and conversions
 
 

@@ -43,6 +43,14 @@ def frozen_view(a: NDArray[Any]) -> Any:
     return view
 
 
+def frozen_vector(name: str, a: Any, n: int) -> Any:
+    """Return a read-only float64 vector of n numbers; a kernel would read past the end of a shorter one."""
+    a = frozen(a)
+    if a.shape != (n,):
+        raise ValueError(f"{name} must have shape ({n},), got {a.shape}")
+    return a
+
+
 NO_INDEX: Index = frozen(np.empty(0, dtype=np.int64), np.int64)
 NO_VECTOR: Vector = np.empty(0)
 
@@ -260,7 +268,7 @@ class StoredDesign(Design):
 
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``."""
-        w = frozen(w)
+        w = frozen_vector("w", w, self.shape[1])
         index = self._rows(rows)
         out = np.empty(self.shape[0] if rows is None else index.size)
         if out.size == 0:
@@ -277,9 +285,9 @@ class StoredDesign(Design):
 
     def rmatvec(self, c: Vector, rows: Index | None = None) -> Vector:
         """Compute ``X' c``, or ``X[rows]' c``."""
-        c = frozen(c)
         g = np.zeros(self.shape[1])
         index = self._rows(rows)
+        c = frozen_vector("c", c, self.shape[0] if rows is None else index.size)
         if c.size == 0:
             return g
         parts, fraction = self._cut(index, scatter=True)
@@ -290,10 +298,9 @@ class StoredDesign(Design):
     def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
         """Compute ``X w`` and ``X' c`` with one read of X."""
         n, d = self.shape
-        u, g = np.empty(n), np.empty(d)
-        c = np.ascontiguousarray(c, dtype=np.float64)
-        ones = np.ones(n)
-        self.block_step(Step(None, "identity", store=False), w, 0.0, c, ones, ones, g, u=u, fresh=True)
+        u, g, ones = np.empty(n), np.empty(d), np.ones(n)
+        alpha = np.array(c, dtype=np.float64)
+        self.block_step(Step(None, "identity", store=False), w, 0.0, alpha, ones, ones, g, u=u, fresh=True)
         return u, g
 
     def block_step(
@@ -312,20 +319,44 @@ class StoredDesign(Design):
         """Update the dual variables of some rows, and ``g`` with them; see :meth:`Design.block_step`."""
         if fresh and rows is not None:
             raise ValueError("fresh=True needs all rows: g is overwritten")
-        index = self._rows(rows)
+        work = self._work(step, w, offset, alpha, y, s, g, rows, u, fresh)
         if fresh:
             g[:] = 0.0
-        if (self.shape[0] if rows is None else index.size) == 0:
+        if (self.shape[0] if rows is None else work.rows.size) == 0:
             return 0.0
-        parts, fraction = self._cut(index, scatter=True)
+        parts, fraction = self._cut(work.rows, scatter=True)
         self._passes += fraction
-        work = BlockWork(index, frozen(w), float(offset), alpha, frozen(y), frozen(s), step, fresh, u)
         codes = step.codes() if self._fuses else None
         if codes is None:
             totals = self._scatter(self._chunked(work), parts, g)
         else:
             totals = self._scatter(lambda start, stop, into: self._fused(work, codes, start, stop, into), parts, g)
         return float(sum(totals))
+
+    def _work(
+        self,
+        step: Step,
+        w: Vector,
+        offset: float,
+        alpha: Vector,
+        y: Vector,
+        s: Vector,
+        g: Vector,
+        rows: Index | None,
+        u: Vector | None,
+        fresh: bool,
+    ) -> BlockWork:
+        """Check the arguments of a block step: kernels trust their sizes."""
+        n, d = self.shape
+        w, y, s = frozen_vector("w", w, d), frozen_vector("y", y, n), frozen_vector("s", s, n)
+        for name, changed, size in (("alpha", alpha, n), ("g", g, d), ("u", u, n)):
+            if changed is not None and (changed.shape != (size,) or changed.dtype != np.float64):
+                raise ValueError(f"{name} must be a float64 array of shape ({size},)")
+        if not alpha.flags.writeable:
+            if step.store:
+                raise ValueError("alpha must be writable: it is changed in place")
+            alpha = alpha.copy()  # the kernel is compiled for arrays that may be written
+        return BlockWork(self._rows(rows), w, float(offset), alpha, y, s, step, fresh, u)
 
     def _chunked(self, work: BlockWork) -> Callable[[int, int, Vector], float]:
         """Return what one thread does where numpy computes the step: a chunk is gathered and scattered while in the cache."""

@@ -17,6 +17,7 @@ from diht.design.base import (
     Index,
     StoredDesign,
     frozen,
+    frozen_vector,
     frozen_view,
 )
 from diht.design.step import Codes, Vector
@@ -177,9 +178,9 @@ class SparseDesign(StoredDesign):
         """Compute ``X w``, or ``X[rows] w``; through the columns of a small support if the CSC is there or will pay."""
         if rows is None:
             if support is not None and self._columns_pay(support):
-                return self._matvec_columns(frozen(w), frozen(support, np.int64))
+                return self._matvec_columns(w, support)
             if self._csr is None:
-                return self._matvec_columns(frozen(w), None)
+                return self._matvec_columns(w, None)
         return super().matvec(w, support, rows)
 
     def _columns_pay(self, support: Index) -> bool:
@@ -200,6 +201,7 @@ class SparseDesign(StoredDesign):
         """Compute ``X w`` as the sum of the columns of the support."""
         from diht.design import kernels
 
+        w = frozen_vector("w", w, self.shape[1])
         if support is None:
             support, fraction = np.flatnonzero(w), 1.0
         else:
@@ -215,7 +217,7 @@ class SparseDesign(StoredDesign):
             return super().rmatvec(c, rows)
         from diht.design import kernels
 
-        arrays, c, g = self._by_columns(), frozen(c), np.empty(self.shape[1])
+        arrays, c, g = self._by_columns(), frozen_vector("c", c, self.shape[0]), np.empty(self.shape[1])
         self._passes += 1.0
         parts = _equal_parts(arrays.indptr, self._n_parts(self._stored, scatter=False))
         run_parts(lambda start, stop: kernels.csr_dot(*arrays, NO_INDEX, start, stop, c, g), parts)
@@ -266,7 +268,7 @@ class SparseDesign(StoredDesign):
         n, d = self.shape
         spread, mass = np.zeros(d), np.zeros(d)
         center = np.zeros(d) if center is None else center
-        kernels.csr_spread(*self._by_rows(), frozen(s), center, spread, mass)
+        kernels.csr_spread(*self._by_rows(), frozen_vector("s", s, n), center, spread, mass)
         # The entries that are not stored are zero: their share of the weight is what the stored ones leave.
         rest = np.where(self._column_counts() < n, np.maximum(s.sum() - mass, 0.0), 0.0)
         return spread + rest * center**2
