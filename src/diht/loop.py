@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.duality import Bound, lower_bound, margin, primal, saddle_point
 from diht.intercept import best_intercept
-from diht.problem import Problem
+from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Polished, Solver, Start
 
@@ -103,22 +103,19 @@ def as_start(problem: Problem, start: Any) -> Start:
     """Turn what a user may give as a starting point into a `Start`."""
     if start is None:
         return Start()
-    if isinstance(start, Start):
-        return start
     n, d = problem.shape
-    if isinstance(start, Result):
-        w, intercept, alpha = start.w, start.intercept, start.alpha if start.last_alpha is None else start.last_alpha
-    else:
-        w, intercept, alpha = np.asarray(start), 0.0, None
-    if w.shape != (d,):
-        raise ValueError(f"start must have {d} coefficients, got shape {w.shape}")
-    if alpha is not None and alpha.shape != (n,):
-        alpha = None  # another sample: only the model carries over
-    w = w.astype(np.float64)
-    if not np.all(np.isfinite(w)):
-        raise ValueError("start must be finite")
-    b = problem.centred_intercept(w, float(intercept)) if problem.fit_intercept else 0.0
-    return Start(w, b, alpha)
+    if isinstance(start, Start):
+        w = None if start.w is None else finite_vector("start.w", start.w, d)
+        return Start(w, start.b, None if start.alpha is None else finite_vector("start.alpha", start.alpha, n))
+    if not isinstance(start, Result):
+        w = finite_vector("start", start, d)
+        return Start(w, _intercept_for(problem, w, None))
+    w = finite_vector("start.w", start.w, d)
+    b = problem.centred_intercept(w, start.intercept) if problem.fit_intercept else 0.0
+    alpha = start.alpha if start.last_alpha is None else start.last_alpha
+    # From another sample, or from a method that diverged, only the model carries over.
+    usable = alpha.shape == (n,) and bool(np.all(np.isfinite(alpha)))
+    return Start(w, b, alpha if usable else None)
 
 
 @dataclass(frozen=True)
@@ -130,14 +127,18 @@ class _Limits:
 
     @classmethod
     def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> _Limits:
-        if isinstance(tol, bool) or not isinstance(tol, Real) or not 0 <= float(tol) < np.inf:
+        if not _is_number(tol) or not 0 <= tol < np.inf:
             raise ValueError(f"tol must be a number, zero or more, got {tol!r}")
         for name, count in (("max_iter", max_iter), ("evaluate_every", evaluate_every)):
-            if count is not None and (isinstance(count, bool) or int(count) != count or count < 1):
+            if count is not None and not (_is_number(count) and count >= 1 and count == count // 1):
                 raise ValueError(f"{name} must be a whole number, one or more, got {count!r}")
-        if time_limit is not None and not time_limit > 0:
+        if time_limit is not None and not (_is_number(time_limit) and time_limit > 0):
             raise ValueError(f"time_limit must be positive, got {time_limit!r}")
         return cls(float(tol), max_iter, time_limit, evaluate_every)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 @dataclass
@@ -179,9 +180,9 @@ class _Loop:
         state = method.init(problem, start)
         epoch = method.epoch(state)
         max_iter = self.limits.max_iter or method.max_epochs * epoch
-        if start.w is not None or start.alpha is not None:
-            self.evaluate(0, _initial_point(problem, start))
         t, look, status = 0, self.next_look(0, epoch), None
+        if start.w is not None or start.alpha is not None:
+            status = self.evaluate(0, _initial_point(problem, start))
         while status is None:
             method.advance(problem, state)
             t += 1
@@ -316,7 +317,7 @@ def _certificate(problem: Problem, w: NDArray[Any], intercept: float, alpha: Vec
         bound=bound,
         fenchel=point.fenchel,
         ridge=point.ridge,
-        margin=margin(problem, w, b),
+        margin=margin(problem, w, b, g=g),
     )
 
 
@@ -349,34 +350,24 @@ def certify(
     Certificate
         The model's objective, a lower bound on the best possible one, and the gap between them.
     """
-    model = as_start(problem, w).w
-    assert model is not None
+    model = finite_vector("w", w, problem.shape[1])
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
-    if intercept is not None and not problem.fit_intercept and intercept != 0:
-        raise ValueError("intercept must be None or 0 for a problem without an intercept")
     b = _intercept_for(problem, model, intercept)
     if alpha is not None:
-        dual_point = Start(alpha=_dual_vector(problem, alpha)).dual(problem)
+        dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
     else:
         dual_point = solve(problem, _choose(problem), Start(model, b), tol=tol, time_limit=time_limit).alpha
     return _certificate(problem, model, problem.intercept_of(model, b), dual_point)
 
 
 def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> float:
+    if intercept is not None and not (_is_number(intercept) and np.isfinite(intercept)):
+        raise ValueError(f"intercept must be a finite number, got {intercept!r}")
     if not problem.fit_intercept:
+        if intercept:
+            raise ValueError(f"intercept must be None or 0 for a problem without an intercept, got {intercept!r}")
         return 0.0
     if intercept is None:
         return best_intercept(problem.loss, problem.design.matvec(w), problem.y, problem.s)
-    if not np.isfinite(intercept):
-        raise ValueError(f"intercept must be finite, got {intercept!r}")
     return problem.centred_intercept(w, float(intercept))
-
-
-def _dual_vector(problem: Problem, alpha: ArrayLike) -> Vector:
-    vector = np.asarray(alpha, dtype=np.float64)
-    if vector.shape != problem.y.shape:
-        raise ValueError(f"alpha must have length {len(problem.y)}, got shape {vector.shape}")
-    if not np.all(np.isfinite(vector)):
-        raise ValueError("alpha must be finite")
-    return vector

@@ -13,7 +13,7 @@ from diht.constraint import Constraint, as_constraint
 from diht.design import AffineView, Design, StoredDesign, as_design
 from diht.losses import Loss, Squared, as_loss
 
-__all__ = ["Problem", "normalised_weights"]
+__all__ = ["Problem", "finite_vector", "normalised_weights"]
 
 Vector = NDArray[np.float64]
 
@@ -87,12 +87,12 @@ class Problem:
         if n == 0 or d == 0:
             raise ValueError(f"X must have at least one row and one column, got shape {design.shape}")
         constraint.check(d)
-        y = _vector("y", y, n)
+        y = finite_vector("y", y, n)
         loss.check_targets(y)
         s = normalised_weights(sample_weight, n)
         if loss.task == "classification":
             _check_two_classes(y, s)
-        q = None if scale is None else _vector("scale", scale, d)
+        q = None if scale is None else finite_vector("scale", scale, d)
         if q is not None and not np.all(q > 0):
             raise ValueError(f"scale must be positive, got {q[~(q > 0)][0]}")
         center, zeros = _center(design, s) if fit_intercept else (None, None)
@@ -174,7 +174,8 @@ def _positive_number(name: str, value: Any) -> float:
     return number
 
 
-def _vector(name: str, values: ArrayLike, length: int) -> Vector:
+def finite_vector(name: str, values: ArrayLike, length: int) -> Vector:
+    """Return `values` as float64; ValueError, naming the argument, where they are not so many finite numbers."""
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
         raise ValueError(f"{name} must be numeric, got dtype {array.dtype}")
@@ -193,7 +194,7 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
     """Return the weights of n samples divided by their sum, equal ones for None; ValueError where they are no weights."""
     if sample_weight is None:
         return np.full(n, 1.0 / n)
-    weights = _vector("sample_weight", sample_weight, n)
+    weights = finite_vector("sample_weight", sample_weight, n)
     if np.any(weights < 0):
         bad = int(np.flatnonzero(weights < 0)[0])
         raise ValueError(f"sample_weight must not be negative, got {weights[bad]} at position {bad}")
