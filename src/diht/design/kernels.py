@@ -564,7 +564,7 @@ def flat_add(XT: Array, rows: Array, start: Integer, stop: Integer, c: Array, g:
 # Selection of the k largest magnitudes, on the bit patterns of |v|: for non-negative floats their order is that of the values
 
 MAGNITUDE = np.uint64(0x7FFFFFFFFFFFFFFF)
-SAMPLE = 4096
+LONG = 6000  # a vector from which a sample is taken first
 BINS = 1024
 FEW_KEYS = 32  # fewer are sorted
 
@@ -664,8 +664,8 @@ def radix_top_k(bits: Array, k: Integer) -> Array:
     among them. Where the sample misled, all keys but zeros are collected.
     """
     floor = np.uint64(1)
-    if bits.size > 4 * SAMPLE:
-        floor = sampled_floor(bits, k, SAMPLE)
+    if bits.size > LONG:
+        floor = sampled_floor(bits, k, min(4096, bits.size // 32))
     candidates = np.empty(bits.size + 1, dtype=np.int64)
     n = indices_above(bits, floor, candidates)
     if n < k and floor > np.uint64(1):
