@@ -132,7 +132,8 @@ class Certificate:
     fenchel, ridge : float
         Residuals of the saddle point conditions (b) and (c) for the model and the dual point (see `duality.SaddlePoint`).
     margin : float
-        The paper's eps: where positive and the gap is zero, the support is the unique optimal one.
+        The paper's eps, taken at the bound's dual point (at a saddle point that is l'(Xw)): where it is positive and the
+        gap is zero, the support is the unique optimal one.
     scaled : bool
         Whether the columns were standardised: objective and bound then speak of the scaled problem.
     """

@@ -86,7 +86,7 @@ class DualModel:
         """Take the model of the dual point whose X'(s alpha) is g."""
         self.support = problem.constraint.rethreshold(g, self.w, self.support)
         kept = self.w[self.support]
-        self.value = float(kept @ kept)
+        self.value = float(np.square(kept).sum())  # BLAS would wake its threads for this
         self.w[self.support] = kept / -problem.lam
 
 
