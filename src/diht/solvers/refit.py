@@ -39,6 +39,7 @@ _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
+_MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
 _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
@@ -195,7 +196,7 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         product, change = model.u - model.b, design.matvec(direction)
         hidden = decrease <= _HIDDEN * abs(model.value)
         size, trial = 1.0, model
-        for _ in range(1 if hidden else 40):
+        for _ in range(1 if hidden else _MAX_HALVINGS):
             trial = objective.model(model.x + size * direction, product + size * change, model.b)
             if trial.value <= model.value - 1e-4 * size * decrease:
                 break
