@@ -1,0 +1,185 @@
+"""The best model on a support, against closed forms, other optimisers and its own duality gap."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from cases import DESIGNS, LOSSES
+from diht import Problem
+from diht.duality import dual_from_primal, feasible, lower_bound, primal
+from diht.losses import Hinge, Huber, Loss, SmoothedHinge, Squared
+from diht.solvers.refit import Moreau, refit
+from oracle import ridge, small_data, some_weights, targets
+
+NAMES = [loss.name for loss in LOSSES]
+SMOOTH = [loss for loss in LOSSES if loss.mu > 0]
+SUPPORT = np.array([0, 2, 3, 5])
+
+
+def on_support(loss: Loss, weighted: bool, fit_intercept: bool, lam: float = 0.05) -> tuple[Problem, Problem]:
+    """A problem, and the same restricted to the support, where every model is allowed and strong duality holds."""
+    X, y = small_data(loss)
+    weights = some_weights(len(y)) if weighted else None
+    whole = Problem(X, y, loss, len(SUPPORT), lam, weights, fit_intercept)
+    return whole, Problem(X[:, SUPPORT], y, loss, len(SUPPORT), lam, weights, fit_intercept)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("lam", [1e-6, 0.1, 1e3])
+def test_squared_loss_is_ridge(lam: float, weighted: bool, fit_intercept: bool) -> None:
+    problem, _ = on_support(Squared(), weighted, fit_intercept, lam)
+    X, y = small_data(Squared())
+    w, b, u = refit(problem, SUPPORT)
+    expected_w, expected_b, expected = ridge(X[:, SUPPORT], y, problem.s, lam, fit_intercept)
+    np.testing.assert_allclose(w[SUPPORT], expected_w, rtol=1e-9)
+    assert np.count_nonzero(w) == len(SUPPORT)
+    assert problem.intercept_of(w, b) == pytest.approx(expected_b, rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(u, X @ w + problem.intercept_of(w, b), rtol=1e-11, atol=1e-12)
+    assert primal(problem, w, b) == pytest.approx(expected, rel=1e-13)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", SMOOTH, ids=[loss.name for loss in SMOOTH])
+def test_the_duality_gap_on_the_support_closes(loss: Loss, weighted: bool, fit_intercept: bool) -> None:
+    for lam in (1e-3, 1.0, 100.0):
+        problem, restricted = on_support(loss, weighted, fit_intercept, lam)
+        w, b, _ = refit(problem, SUPPORT)
+        objective = primal(problem, w, b)
+        bound = lower_bound(restricted, dual_from_primal(restricted, w[SUPPORT], b))
+        assert objective * (1 - 1e-9) <= bound.value <= objective
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", SMOOTH, ids=[loss.name for loss in SMOOTH])
+def test_smooth_losses_against_a_quasi_newton_method(loss: Loss, fit_intercept: bool) -> None:
+    problem, _ = on_support(loss, True, fit_intercept)
+    X, y = small_data(loss)
+    A = np.column_stack([X[:, SUPPORT], np.full(len(y), float(fit_intercept))])
+    ridge_of = problem.lam * np.append(np.ones(len(SUPPORT)), 0.0)
+
+    def value_and_gradient(z: np.ndarray) -> tuple[float, np.ndarray]:
+        slopes = problem.s * loss.derivative(A @ z, y)
+        return float(problem.s @ loss.value(A @ z, y) + 0.5 * ridge_of @ z**2), A.T @ slopes + ridge_of * z
+
+    rival = minimize(value_and_gradient, np.zeros(A.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-10})
+    w, b, _ = refit(problem, SUPPORT)
+    assert primal(problem, w, b) == pytest.approx(rival.fun, rel=1e-10)
+    np.testing.assert_allclose(w[SUPPORT], rival.x[:-1], rtol=1e-5, atol=1e-7)
+
+
+def hinge_dual(problem: Problem) -> float:
+    """Maximise the hinge's dual, a box-constrained quadratic programme, by SLSQP; a safe bound at the point found."""
+    c = problem.s * problem.y
+    Q = problem.design.toarray() * c[:, None]
+    balance = [{"type": "eq", "fun": lambda b: c @ b, "jac": lambda b: c}] if problem.fit_intercept else []
+    point = minimize(
+        lambda b: -problem.s @ b + np.sum((b @ Q) ** 2) / (2 * problem.lam),
+        np.full(len(c), 0.5),
+        jac=lambda b: -problem.s + Q @ (b @ Q) / problem.lam,
+        bounds=[(0, 1)] * len(c),
+        constraints=balance,
+        method="SLSQP",
+        options={"ftol": 1e-16, "maxiter": 1000},
+    ).x
+    return lower_bound(problem, feasible(problem, -point * problem.y)).value
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("lam", [1e-3, 0.05, 2.0])
+def test_the_hinge_against_its_quadratic_programme(lam: float, weighted: bool, fit_intercept: bool) -> None:
+    problem, restricted = on_support(Hinge(), weighted, fit_intercept, lam)
+    w, b, _ = refit(problem, SUPPORT)
+    objective = primal(problem, w, b)
+    assert objective * (1 - 1e-9) <= hinge_dual(restricted) <= objective
+
+
+def test_the_intercepts_curvature_may_vanish() -> None:
+    # All samples start on the flat parts of the loss: Newton's equations for w and b together are singular there.
+    for loss, seed in ((Huber(), 0), (SmoothedHinge(), 1)):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((40, 3))
+        y = targets(loss, 30 * rng.standard_normal(40), rng)
+        problem = Problem(X, y, loss, 3, 20.0, fit_intercept=True)
+        w, b, _ = refit(problem, np.arange(3))
+        objective = primal(problem, w, b)
+        assert lower_bound(problem, dual_from_primal(problem, w, b)).value >= objective * (1 - 1e-10)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_no_start_changes_the_optimum(loss: Loss) -> None:
+    problem, _ = on_support(loss, False, True)
+    cold = primal(problem, *refit(problem, SUPPORT)[:2])
+    start = 10 * np.random.default_rng(0).standard_normal(7)
+    assert primal(problem, *refit(problem, SUPPORT, start, 3.0)[:2]) == pytest.approx(cold, rel=1e-12)
+
+
+@pytest.mark.parametrize(("name", "make"), DESIGNS, ids=[name for name, _ in DESIGNS])
+def test_every_kind_of_x(name: str, make) -> None:
+    A, y = small_data(Squared())
+    design, X = make(A)
+    w, _, u = refit(Problem(design, y, Squared(), 4, 0.1), SUPPORT)
+    expected = ridge(X[:, SUPPORT], y, np.full(24, 1 / 24), 0.1, False)[0]
+    np.testing.assert_allclose(w[SUPPORT], expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(u, X @ w, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_an_empty_support_leaves_the_intercept(loss: Loss, fit_intercept: bool) -> None:
+    X, y = small_data(loss)
+    problem = Problem(X, y, loss, 3, 0.1, fit_intercept=fit_intercept)
+    w, b, u = refit(problem, np.array([], dtype=np.int64))
+    assert not np.any(w)
+    np.testing.assert_array_equal(u, np.full(24, b))
+    levels = np.linspace(y.min(), y.max(), 2001) if fit_intercept else [0.0]
+    assert primal(problem, w, b) <= min(primal(problem, w, level) for level in levels) * (1 + 1e-14)
+
+
+def test_duplicate_zero_and_constant_columns() -> None:
+    for loss in LOSSES:
+        X, y = small_data(loss)
+        X = np.column_stack([X[:, 0], X[:, 0], np.zeros(24), np.full(24, 3.0), X[:, 1]])
+        problem = Problem(X, y, loss, 5, 0.1, fit_intercept=True)
+        w, b, _ = refit(problem, np.arange(5))
+        assert w[0] == pytest.approx(w[1], rel=1e-6, abs=1e-9)  # the ridge shares a weight among twins
+        assert w[2] == w[3] == 0.0 or np.allclose(w[2:4], 0.0, atol=1e-12)
+        twin = Problem(X[:, [0, 4]] * [np.sqrt(2), 1.0], y, loss, 2, 0.1, fit_intercept=True)
+        assert primal(problem, w, b) == pytest.approx(primal(twin, *refit(twin, np.arange(2))[:2]), rel=1e-11)
+
+
+@given(
+    st.integers(0, 2**32), st.sampled_from(SMOOTH), st.booleans(), st.sampled_from([0.01, 1.0, 100.0]), st.floats(-2, 2)
+)
+def test_optimality_whatever_the_data(seed: int, loss: Loss, fit_intercept: bool, scale: float, log_lam: float) -> None:
+    rng = np.random.default_rng(seed)
+    n, d = rng.integers(3, 40), rng.integers(1, 6)
+    X = scale * rng.standard_normal((n, d))
+    y = targets(loss, X @ rng.standard_normal(d), rng)
+    problem = Problem(X, y, loss, int(d), 10.0**log_lam * scale, fit_intercept=fit_intercept)
+    w, b, _ = refit(problem, np.arange(d))
+    objective = primal(problem, w, b)
+    assert lower_bound(problem, dual_from_primal(problem, w, b)).value >= objective * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("base", [Hinge(), Huber(delta=2.0)])
+def test_the_moreau_envelope(base: Loss) -> None:
+    u = np.linspace(-4, 4, 81)
+    y = np.where(np.arange(81) % 2, 1.0, -1.0)
+    grid = np.arange(-50_000, 50_001) / 25_000  # holds the ends of F
+    for gamma in (0.1, 1.0):
+        envelope = Moreau(base, gamma)
+        dual = grid[:, None] * u - base.conjugate(grid[:, None], y) - gamma / 2 * grid[:, None] ** 2
+        np.testing.assert_allclose(envelope.value(u, y), dual.max(axis=0), atol=1e-8)
+        h = 1e-6
+        slope = (envelope.value(u + h, y) - envelope.value(u - h, y)) / (2 * h)
+        np.testing.assert_allclose(envelope.derivative(u, y), slope, atol=1e-5)
+        assert envelope.mu == base.mu + gamma
+        assert envelope.task == base.task
+        code, mu, low, high = envelope.kernel()
+        assert (code, mu) == (0, base.mu + gamma)
+        np.testing.assert_array_equal(np.where(y > 0, low, -high), np.broadcast_to(base.domain(y)[0], y.shape))
