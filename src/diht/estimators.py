@@ -641,8 +641,9 @@ def _one_vs_rest(classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
 
 def standard_deviations(design: Design, s: Vector) -> Vector:
     """Return the weighted standard deviation of every column, 1 for a column that is constant up to rounding."""
-    mean, variance = design.moments(s)
-    deviation = np.sqrt(variance)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = design.moments(s)
+        deviation = np.sqrt(variance)
     if not np.all(np.isfinite(deviation)):
         column = int(np.flatnonzero(~np.isfinite(deviation))[0])
         raise ValueError(f"X has values too large to standardize, in column {column}")
