@@ -361,6 +361,12 @@ def test_random_state_is_the_seed_of_the_solver():
     assert not np.array_equal(coef(np.random.RandomState(1)), coef(np.random.RandomState(2)))
 
 
+@pytest.mark.parametrize("solver", ["sdiht", "svrght"])
+def test_named_solvers_cut_few_samples_in_fewer_blocks(solver):
+    model = SparseRegressor(1, 1.0, solver=solver).fit(np.eye(3), [1.0, 2.0, 6.0])
+    assert_array_equal(model.support_, [2])
+
+
 @pytest.mark.parametrize(("n_jobs", "threads"), [(1, 1), (2, 2)])
 def test_n_jobs_limits_kernels_and_blas(monkeypatch, n_jobs, threads):
     seen = []

@@ -82,10 +82,18 @@ def as_solver(solver: str | Solver, problem: Problem, random_state: int | None =
     if solver == "auto":
         return Polished(_seeded(_choose(problem), random_state))
     if isinstance(solver, str) and solver in SOLVERS:
-        solver = SOLVERS[solver]()
+        solver = _by_name(solver, problem.shape[0])
     if isinstance(solver, Solver):
         return _seeded(solver, random_state)
     raise ValueError(f"solver must be one of {['auto', *SOLVERS]} or a solver object, got {solver!r}")
+
+
+def _by_name(name: str, n_samples: int) -> Solver:
+    """Return a method with its defaults, in no more blocks than there are samples: nobody asked for more."""
+    solver = SOLVERS[name]()
+    if getattr(solver, "blocks", 0) > n_samples:
+        return replace(solver, blocks=n_samples)  # type: ignore[type-var]
+    return solver
 
 
 def _seeded(solver: Solver, random_state: int | None) -> Solver:
