@@ -17,6 +17,7 @@ __all__ = ["BlockOrder", "Blocks", "block_curvatures", "check_blocks", "make_blo
 Indices = NDArray[np.int64]
 Blocks = int | Sequence[ArrayLike]
 
+_LONGEST_RUN, _RUNS_A_BLOCK = 64, 100
 _MANY = 64  # with more blocks than this, a bound for each by power iterations costs too much
 
 
@@ -32,7 +33,7 @@ def check_blocks(blocks: Any, order: str) -> None:
 
 
 def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> list[Indices]:
-    """Cut the samples at random into a number of blocks of equal size, or take the user's partition."""
+    """Cut the samples at random into a number of blocks of (nearly) equal size, or take the user's partition."""
     if isinstance(blocks, int | np.integer):
         if blocks > n_samples:
             raise ValueError(
@@ -40,7 +41,7 @@ def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> lis
             )
         if blocks == 1:
             return [np.arange(n_samples)]
-        return [np.sort(block) for block in np.array_split(rng.permutation(n_samples), int(blocks))]
+        return _random_partition(n_samples, int(blocks), rng)
     partition = [np.asarray(block) for block in blocks]
     if not partition or any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
         raise ValueError("blocks must be index arrays, at least one, each one-dimensional and not empty")
@@ -48,6 +49,14 @@ def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> lis
     if len(together) != n_samples or np.any(together != np.arange(n_samples)):
         raise ValueError(f"blocks must hold each of the {n_samples} samples exactly once")
     return [block.astype(np.int64) for block in partition]
+
+
+def _random_partition(n_samples: int, n_blocks: int, rng: np.random.Generator) -> list[Indices]:
+    """Deal short runs of samples that lie side by side to the blocks: nearly as random as single ones, faster to read."""
+    length = max(1, min(_LONGEST_RUN, n_samples // (n_blocks * _RUNS_A_BLOCK)))
+    starts = rng.permutation(-(-n_samples // length)) * length
+    order = (starts[:, None] + np.arange(length)).ravel()
+    return [np.sort(block) for block in np.array_split(order[order < n_samples], n_blocks)]
 
 
 def block_curvatures(problem: Problem, blocks: list[Indices]) -> NDArray[np.float64]:
