@@ -97,7 +97,8 @@ def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | No
         return np.asarray(loss.project(loss.derivative(u + shift, y), y))
     tau = 1e6 / max(1.0, float(np.abs(u).max()))
     shift = increasing_root(lambda t: float(s @ loss.conjugate_prox(tau * (u + t), tau, y)))
-    return np.asarray(loss.conjugate_prox(tau * (u + shift), tau, y))
+    # The large tau magnifies the rounding of u: the sum is put right once more.
+    return balanced(loss, np.asarray(loss.conjugate_prox(tau * (u + shift), tau, y)), y, s)
 
 
 def feasible(problem: Problem, alpha: Vector) -> Vector:
