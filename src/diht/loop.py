@@ -24,7 +24,8 @@ Callback = Callable[[Iterate], Any]
 
 SOLVERS: dict[str, type[Solver]] = {"diht": DIHT, "sdiht": SDIHT, "iht": IHT, "htp": HTP, "svrght": SVRGHT}
 
-_PATIENCE = 50  # evaluations without progress before a solve counts as stalled
+_PATIENCE = 50  # epochs without progress, seen by at least a few evaluations, before a solve counts as stalled
+_FEW = 3
 _PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
 _SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
 
@@ -181,7 +182,7 @@ class _Loop:
         self.best_support = np.empty(0, dtype=np.int64)
         self.best_bound = -np.inf
         self.best_alpha = np.zeros_like(problem.y)
-        self.since_progress = 0
+        self.progress_at, self.since_progress = 0, 0  # the step, and how many evaluations ago
 
     def run(self, start: Start) -> Result:
         problem, method = self.problem, self.method
@@ -201,7 +202,8 @@ class _Loop:
                 status = self.evaluate(t, method.observe(problem, state))
                 look = self.next_look(t, epoch)
             if status is None:
-                status = self.ended(t >= max_iter, interrupted, out_of_time, finished)
+                stuck = self.since_progress >= _FEW and t - self.progress_at >= _PATIENCE * epoch
+                status = self.ended(t >= max_iter, interrupted, out_of_time, finished or stuck)
         return self.result(status, t, state)
 
     def next_look(self, t: int, epoch: int) -> int:
@@ -214,7 +216,7 @@ class _Loop:
     def ended(self, at_max_iter: bool, interrupted: bool, out_of_time: bool, finished: bool) -> Status | None:
         if interrupted:
             return Status.STOPPED
-        if finished or self.since_progress >= _PATIENCE:
+        if finished:
             return Status.STALLED
         if out_of_time:
             return Status.TIME_LIMIT
@@ -236,7 +238,7 @@ class _Loop:
                 self.best_bound, self.best_alpha = bound, proved.alpha.copy()
         size = _PROGRESS * abs(self.best_objective)
         progress = old_objective - self.best_objective > size or self.best_bound - old_bound > size
-        self.since_progress = 0 if progress else self.since_progress + 1
+        self.progress_at, self.since_progress = (t, 0) if progress else (self.progress_at, self.since_progress + 1)
         iterate = Iterate(
             iteration=t,
             passes=problem.design.passes - self.passes_before,
