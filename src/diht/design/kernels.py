@@ -375,6 +375,21 @@ def csr_step(
 
 
 @jit
+def load_pair(w: Array, pair: Array) -> None:
+    """Put ``w`` beside an empty accumulator."""
+    for j in range(w.size):
+        pair[j, 0] = w[j]
+        pair[j, 1] = 0.0
+
+
+@jit
+def add_pair(pair: Array, g: Array) -> None:
+    """Add the accumulator of a pair to ``g``."""
+    for j in range(g.size):
+        g[j] += pair[j, 1]
+
+
+@jit
 def csr_support_add(data: Array, indices: Array, indptr: Array, support: Array, w: Array, u: Array) -> None:
     """``u += w_j x_j`` for the columns ``j`` of the support; the arrays are those of the CSC."""
     one = np.uint64(1)

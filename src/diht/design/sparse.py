@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -29,6 +31,8 @@ CONVERSION_PASSES = 25.0
 PAIRED_ENTRIES = 10
 # Entries per feature below which a thread of a scatter would spend its time on adding up its accumulator.
 THREAD_ENTRIES_PER_FEATURE = 1.5
+# Lists of rows whose cuts are remembered.
+MOST_CUTS = 1024
 
 
 class Compressed(NamedTuple):
@@ -42,6 +46,15 @@ class Compressed(NamedTuple):
 def compressed(X: Any) -> Compressed:
     """Take the arrays of a scipy CSR or CSC matrix, without a copy."""
     return Compressed(*(frozen(a, a.dtype) for a in (X.data, X.indices, X.indptr)))
+
+
+class _RowCut(NamedTuple):
+    """How a list of rows was cut among the threads, and the fraction of X that they hold."""
+
+    rows: Callable[[], Any]
+    scatter: bool
+    parts: list[tuple[int, int]]
+    fraction: float
 
 
 class SparseDesign(StoredDesign):
@@ -66,11 +79,16 @@ class SparseDesign(StoredDesign):
         self._savings = 0.0
         self._counts: Vector | None = None
         self._cuts: dict[int, list[tuple[int, int]]] = {}
+        self._row_cuts: dict[int, _RowCut] = {}
+        self._pairs: list[Vector] = []
 
     @property
     def nbytes(self) -> int:
         """Bytes of the three arrays as they were given."""
         return self._nbytes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_pairs": [], "_row_cuts": {}}
 
     def is_nonnegative(self) -> bool:
         """Whether no entry is negative."""
@@ -125,6 +143,11 @@ class SparseDesign(StoredDesign):
         return self._cuts[n_parts], 1.0
 
     def _cut_rows(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
+        """Cut a list of rows; what was found for a list that nobody can write to is remembered as long as the list lives."""
+        owner = rows.base if isinstance(rows.base, np.ndarray) else rows
+        known = self._row_cuts.get(id(owner))
+        if known is not None and known.rows() is owner and known.scatter == scatter and owner.size == rows.size:
+            return known.parts, known.fraction
         from diht.design import kernels
 
         indptr = self._by_rows().indptr
@@ -132,8 +155,12 @@ class SparseDesign(StoredDesign):
         cuts, entries = kernels.csr_bounds(indptr, rows, guess)
         if entries < 0:
             raise IndexError(f"rows must lie in [0, {self.shape[0]})")
-        bounds = cuts.tolist()
-        return list(pairwise(bounds)), entries / max(1, self._stored)
+        parts, fraction = list(pairwise(cuts.tolist())), entries / max(1, self._stored)
+        if owner.base is None and not owner.flags.writeable and owner.size == rows.size:
+            if len(self._row_cuts) >= MOST_CUTS:
+                self._row_cuts.clear()
+            self._row_cuts[id(owner)] = _RowCut(weakref.ref(owner), scatter, parts, fraction)
+        return parts, fraction
 
     def _n_parts(self, entries: int, scatter: bool) -> int:
         """Return the number of threads worth using; each scatter needs d numbers of its own to be added up afterwards."""
@@ -160,17 +187,25 @@ class SparseDesign(StoredDesign):
 
         rows, w, offset, alpha, y, s, step, fresh, u = work
         margins = NO_VECTOR if u is None else u
-        into = g
-        if (stop - start) * self._stored >= PAIRED_ENTRIES * self.shape[1] * self.shape[0]:
-            pair = np.zeros((self.shape[1], 2))
-            pair[:, 0] = w
-            w, into = frozen_view(pair[:, 0]), pair[:, 1]
+        if (stop - start) * self._stored < PAIRED_ENTRIES * self.shape[1] * self.shape[0]:
+            return kernels.csr_step(
+                *self._by_rows(), rows, start, stop, w, offset, alpha, y, s, *codes, step.store, fresh, g, margins
+            )
+        pair = self._take_pair()
+        kernels.load_pair(w, pair)
+        left, right = frozen_view(pair[:, 0]), pair[:, 1]
         total = kernels.csr_step(
-            *self._by_rows(), rows, start, stop, w, offset, alpha, y, s, *codes, step.store, fresh, into, margins
+            *self._by_rows(), rows, start, stop, left, offset, alpha, y, s, *codes, step.store, fresh, right, margins
         )
-        if into is not g:
-            g += into
+        kernels.add_pair(pair, g)
+        self._pairs.append(pair)
         return total
+
+    def _take_pair(self) -> Vector:
+        try:
+            return self._pairs.pop()
+        except IndexError:
+            return np.empty((self.shape[1], 2))
 
     # Products through the columns
 

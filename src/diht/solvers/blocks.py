@@ -39,16 +39,21 @@ def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> lis
             raise ValueError(
                 f"blocks must be at most the number of samples, got {blocks} blocks for {n_samples} samples"
             )
-        if blocks == 1:
-            return [np.arange(n_samples)]
-        return _random_partition(n_samples, int(blocks), rng)
+        partition = [np.arange(n_samples)] if blocks == 1 else _random_partition(n_samples, int(blocks), rng)
+        return [_read_only(block) for block in partition]
     partition = [np.asarray(block) for block in blocks]
     if not partition or any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
         raise ValueError("blocks must be index arrays, at least one, each one-dimensional and not empty")
     together = np.sort(np.concatenate(partition))
     if len(together) != n_samples or np.any(together != np.arange(n_samples)):
         raise ValueError(f"blocks must hold each of the {n_samples} samples exactly once")
-    return [block.astype(np.int64) for block in partition]
+    return [_read_only(block.astype(np.int64)) for block in partition]
+
+
+def _read_only(block: Indices) -> Indices:
+    """Keep a block from being changed, so that a design may remember how it cut it among threads."""
+    block.flags.writeable = False
+    return block
 
 
 def _random_partition(n_samples: int, n_blocks: int, rng: np.random.Generator) -> list[Indices]:
