@@ -112,15 +112,20 @@ def iterations(
         return inf
     if delta is not None and not 0 < delta < 1:
         raise ValueError(f"delta must be between 0 and 1, got {delta!r}")
+    if gap is not None and not gap > 0:
+        raise ValueError(f"gap must be positive, got {gap!r}")
     scale = 1.0 if delta is None else n_blocks / delta**2
-    support = _t_ln_t(12 * scale * c.c1 * c.sigma**2 / (c.lam * c.n_samples * margin) ** 2)
+    support = _t_ln_t(12 * scale * c.c1, c.sigma / (c.lam * c.n_samples * margin))
     if gap is None:
         return support
     factor = 3.0 if delta is None else 12.0 * scale
-    closing = _t_ln_t(factor * c.c1 * c.c2 / (c.lam**2 * c.n_samples * gap**2))
+    closing = _t_ln_t(factor * c.c1 * c.c2 / c.n_samples, 1 / (c.lam * gap))
     return max(support if delta is None else 4 * support, closing)
 
 
-def _t_ln_t(x: float) -> float:
-    """ceil(x ln x), at least 1 (Lemma 6: enough for (1 + ln t) / t to be below 3 / x)."""
-    return float(ceil(x * log(x))) if x > exp(1) else 1.0
+def _t_ln_t(factor: float, root: float) -> float:
+    """ceil(x ln x) for x = factor root^2, at least 1 (Lemma 6: enough for (1 + ln t) / t to be below 3 / x)."""
+    x = factor * root * root
+    if x <= exp(1):
+        return 1.0
+    return float(ceil(x * log(x))) if x < 1e300 else inf
