@@ -10,8 +10,9 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from numbers import Integral
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -65,31 +66,66 @@ def _libraries() -> Sequence[Any]:
     return tuple(ThreadpoolController().lib_controllers)
 
 
+class _Task:
+    """One part of the work: done by whoever claims it first."""
+
+    __slots__ = ("_claim", "_done", "_part", "_work", "error", "result")
+
+    def __init__(self, work: Callable[..., Any], part: tuple[Any, ...]) -> None:
+        self._work, self._part = work, part
+        self._claim, self._done = threading.Lock(), threading.Lock()
+        self._done.acquire()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        """Do the work, unless somebody else does."""
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            self.result = self._work(*self._part)
+        except BaseException as error:  # handed to the caller
+            self.error = error
+        finally:
+            self._done.release()
+
+    def finish(self) -> None:
+        """Do the work if nobody has begun it, and wait for its end."""
+        self.run()
+        self._done.acquire()
+
+
 class _Pool:
-    """The process's worker threads; the calling thread is one more."""
+    """The process's worker threads; the calling thread is one more.
+
+    A plain queue and plain locks: handing over a part takes about half the time that an executor and its futures need, and a
+    block of samples is only a few milliseconds of work.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.executor: ThreadPoolExecutor | None = None
+        self.tasks: SimpleQueue[_Task] = SimpleQueue()
         self.size = 0
 
-    def get(self, size: int) -> ThreadPoolExecutor:
-        """Return an executor of at least ``size`` threads."""
+    def submit(self, tasks: Sequence[_Task]) -> None:
+        """Hand tasks to the workers, of which there will be at least as many."""
         with self.lock:
-            if self.executor is None or self.size < size:
-                # An executor that is outgrown finishes what it has been given; its threads then end by themselves.
-                if self.executor is not None:
-                    self.executor.shutdown(wait=False)
-                self.size = max(size, available_cores() - 1)
-                self.executor = ThreadPoolExecutor(self.size, thread_name_prefix="diht")
-            return self.executor
+            while self.size < len(tasks):
+                threading.Thread(target=self._serve, name=f"diht_{self.size}", daemon=True).start()
+                self.size += 1
+        for task in tasks:
+            self.tasks.put(task)
+
+    def _serve(self) -> None:
+        while True:
+            self.tasks.get().run()
 
 
 _pool = _Pool()
 
 
 def _forget_pool() -> None:
-    """Start afresh in a forked child: it inherits the executor but none of its threads, and perhaps a lock that is held."""
+    """Start afresh in a forked child: it inherits the queue but none of its threads, and perhaps a lock that is held."""
     global _pool
     _pool = _Pool()
 
@@ -105,13 +141,14 @@ def run_parts(work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[
     """
     if len(parts) == 1:
         return [work(*parts[0])]
-    futures: list[Future[T]] = []
-    try:
-        executor = _pool.get(len(parts) - 1)
-        futures.extend(executor.submit(work, *part) for part in parts[1:])
-    except RuntimeError:  # the executor was outgrown or the interpreter is ending: what was not submitted is done here
-        pass
-    results = [work(*parts[0])]
-    results += [future.result() for future in futures]
-    results += [work(*part) for part in parts[1 + len(futures) :]]
-    return results
+    tasks = [_Task(work, part) for part in parts[1:]]
+    with suppress(RuntimeError):  # no thread can be started where the interpreter is ending: all is done here
+        _pool.submit(tasks)
+    own = _Task(work, parts[0])
+    own.run()
+    for task in tasks:
+        task.finish()
+    for task in [own, *tasks]:
+        if task.error is not None:
+            raise task.error
+    return [task.result for task in [own, *tasks]]
