@@ -16,8 +16,8 @@ from diht.duality import primal
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Solver, Start
 
 METHODS: dict[str, Solver] = {"IHT": IHT(), "HTP": HTP(), "SVRGHT": SVRGHT(), "DIHT": DIHT(), "SDIHT": SDIHT()}
-GRID = [4.0**i for i in range(-7, 8)]  # around the scale at which a method's step is of order one
-TUNING_PASSES = 10.0
+GRID = [2.0**i for i in range(-2, 13)]  # times a scale at which every method is still slow
+TUNING_PASSES = 20.0
 RELATIVE_CHANGE = 1e-4
 
 

@@ -85,6 +85,10 @@ class Design(ABC):
         """Reads of the whole of X so far; a read of some rows or columns counts as its fraction of the stored entries."""
 
     @abstractmethod
+    def count_reads_of(self, part: Design) -> None:
+        """Count what has been read of a compact copy (see :meth:`columns`) as its fraction of X."""
+
+    @abstractmethod
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``.
 
@@ -213,6 +217,10 @@ class StoredDesign(Design):
     def passes(self) -> float:
         """Reads of the whole of X so far."""
         return self._passes
+
+    def count_reads_of(self, part: Design) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self._passes += part.passes * part.nbytes / max(1, self.nbytes)
 
     # What a subclass supplies
 

@@ -63,6 +63,10 @@ class AffineView(Design):
         """Reads of the whole of X so far."""
         return self.base.passes
 
+    def count_reads_of(self, part: Design) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self.base.count_reads_of(part)
+
     # Products
 
     def _raw(self, w: Vector) -> tuple[Vector, float]:

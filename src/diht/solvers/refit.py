@@ -115,6 +115,7 @@ def refit(
         best = _ascended(objective, x, b, max(rtol, 1e-10))
     else:
         best = (_newton if problem.loss.mu > 0 else _smoothed)(objective, x, b, rtol)
+    problem.design.count_reads_of(design)
     full = np.zeros(problem.shape[1])
     full[support] = best.x
     return full, best.b, best.u
