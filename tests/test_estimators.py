@@ -66,8 +66,8 @@ BOTH = pytest.mark.parametrize("make", [SparseRegressor, SparseClassifier])
         SparseClassifier(max_iter=20),
         SparseClassifier(max_iter=20, standardize=True),
         SparseClassifier(max_iter=20, loss="smoothed_hinge", lam=1.0),
-        SparseClassifier(max_iter=20, loss="hinge", lam=1.0),
-        SparseClassifier(solver="sdiht", k=30, lam=1.0, tol=0.0, max_iter=600),
+        SparseClassifier(solver="diht", loss="hinge", lam=1.0, max_iter=50),
+        SparseClassifier(solver="sdiht", k=30, lam=2.0, tol=0.0, max_iter=400),
     ]
 )
 def test_scikit_learn_checks(estimator, check):
@@ -403,8 +403,9 @@ def test_verbose_prints_a_line_an_evaluation(capsys):
 
 def test_too_few_steps_warn_only_where_they_were_asked_for():
     X, y = regression()
-    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 was reached with a relative gap of"):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=2 was reached with a relative gap of") as warned:
         model = SparseRegressor(3, 1e-3, max_iter=2, solver="diht").fit(X, y)
+    assert warned[0].filename == __file__
     assert model.n_iter_ == 2
     assert model.result_.status is Status.MAX_ITER
     model = SparseRegressor(3, 1e-6, solver="diht").fit(X, y)  # warnings are errors here
@@ -421,8 +422,9 @@ def test_time_limit_is_shared_by_the_classes():
 def test_k_beyond_the_features_becomes_their_number(make):
     model = make(k=100, lam=1.0)
     X, y = data_for(model)
-    with pytest.warns(UserWarning, match=r"k=100 is more than the 8 features"):
+    with pytest.warns(UserWarning, match=r"k=100 is more than the 8 features") as warned:
         model.fit(X, y)
+    assert warned[0].filename == __file__
     assert_array_equal(model.coef_, make(k=8, lam=1.0).fit(X, y).coef_)
     assert model.k == 100
 

@@ -41,7 +41,8 @@ _FORMATS = {
     "dtype": (np.float64, np.float32),
 }  # what X may be, for scikit-learn's checks
 _FEW = 32  # a copy of the columns of the support pays where at most one feature in so many is in it
-_CALLER = 5  # the stack level of whoever called fit: a warning, its function, _solve, fit, fit's decorator, the caller
+# The stack level of whoever called fit, for warnings: under them are fit's decorator (if any), fit, _solve, a method of it.
+_CALLER = 4 + hasattr(CallbackSupportMixin, "set_callbacks")
 
 
 class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -259,7 +260,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
     (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller.
 
-    Fewer than k features are used where more do not help (k is at least the rank of X, or the solver found none to add).
+    Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
+    say, or orthogonal to all that is left to explain.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
     a nonzero coefficient.
@@ -449,7 +451,8 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
     (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller.
 
-    Fewer than k features are used where more do not help (k is at least the rank of X, or the solver found none to add).
+    Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
+    say, or orthogonal to all that is left to explain.
 
     Probabilities of more than two classes are those of each class against the rest, divided by their sum. Weights of
     the classes shift probabilities: they are those of the weighted sample.
