@@ -1,9 +1,7 @@
 """Answers that owe nothing to the solvers: brute force, closed forms, exact arithmetic, and data to ask about."""
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -12,7 +10,7 @@ from numpy.typing import NDArray
 
 from diht import Problem
 from diht.duality import primal
-from diht.losses import Logistic, Loss
+from diht.losses import Loss
 from diht.solvers.refit import refit
 
 Vector = NDArray[np.float64]
