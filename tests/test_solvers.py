@@ -162,6 +162,12 @@ def test_the_theorems_step_may_diverge_but_the_answer_stays_finite_and_the_bound
     assert np.all(np.isfinite(diverged.alpha))
     assert diverged.lower_bound <= best_subset(problem).objective <= diverged.objective < np.inf
     assert diverged.objective <= np.nanmin(diverged.trace.column("objective"))
+    assert diverged.objective <= primal(problem, np.zeros(7))
+    # Stored in float32, the iterates would be infinite; no features at all are better.
+    single = Problem((1e6 * A).astype(np.float32), y, Squared(), K, 1e-6)
+    result = solve(single, solver, tol=0.0, max_iter=40)
+    assert np.all(np.isfinite(result.w))
+    assert result.objective <= primal(single, np.zeros(7))
 
 
 @pytest.mark.parametrize("blocks", [

@@ -282,6 +282,8 @@ class _Loop:
         last = self.method.last(problem, state)
         last_objective = primal(problem, last.w, last.b, last.u)
         self.improve(last)
+        zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
+        self.improve(Point(zero, b, np.full_like(problem.y, b)))
         self.improve(self.method.polish(problem, self.best_w, self.best_b))
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
