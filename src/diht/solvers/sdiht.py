@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import spectral_bound
 from diht.duality import feasible
 from diht.intercept import best_intercept
 from diht.problem import Problem
@@ -79,11 +78,12 @@ class SDIHT(Solver):
         blocks = make_blocks(self.blocks, problem.shape[0], rng)
         alpha = start.dual(problem).copy()
         g = problem.design.rmatvec(problem.s * alpha) if np.any(alpha) else np.zeros(problem.shape[1])
-        kappa = _intercept_strength(problem) if problem.fit_intercept else np.inf
-        curvatures = np.full(len(blocks), np.nan)
+        curvatures, kappa = np.full(len(blocks), np.nan), np.inf
         if self.step == "auto":
-            weights = np.array([float(problem.s[block].sum()) for block in blocks])
-            curvatures = block_curvatures(problem, blocks) / problem.lam + weights / kappa
+            curvatures = block_curvatures(problem, blocks) / problem.lam
+        if problem.fit_intercept:
+            kappa = self._intercept_strength(problem, curvatures)
+            curvatures += [float(problem.s[block].sum()) / kappa for block in blocks]
         return _State(
             alpha,
             g,
@@ -94,6 +94,13 @@ class SDIHT(Solver):
             kappa,
             anchor=start.b,
         )
+
+    def _intercept_strength(self, problem: Problem, curvatures: Vector) -> float:
+        """Let the intercept add about as much curvature as the features (or the conjugate), or as a given step allows."""
+        if self.step != "auto":
+            return dual_step(problem, self.step, 0, np.nan, len(curvatures)).tau
+        curvature = max(float(curvatures.sum()), problem.loss.mu)  # the sum bounds the curvature of all blocks together
+        return max(1.0 / curvature, 1e-300) if curvature > 0 else 1.0
 
     def advance(self, problem: Problem, state: _State) -> None:
         """S1 and S2 for one block, with one read of its rows."""
@@ -128,9 +135,3 @@ class SDIHT(Solver):
 
 def _intercept(state: _State) -> float:
     return state.anchor - state.balance / state.kappa
-
-
-def _intercept_strength(problem: Problem) -> float:
-    """Let the intercept add about as much curvature as the features or the conjugate have, whichever is more."""
-    curvature = max(spectral_bound(problem.design, problem.s) / problem.lam, problem.loss.mu)
-    return 1.0 / curvature if curvature > 0 else 1.0
