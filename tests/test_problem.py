@@ -53,6 +53,15 @@ def test_y_and_weights_that_are_not_finite(bad: float) -> None:
     refused("sample_weight must be finite", str(bad), "position 3", sample_weight=[1.0, 1.0, 1.0, bad])
 
 
+@pytest.mark.parametrize("convert", [np.asarray, np.asfortranarray, sp.csr_array, sp.csc_matrix])
+def test_numbers_whose_squares_would_overflow(convert) -> None:
+    A = X.copy()
+    A[1, 2] = -1e200
+    refused("X must not hold numbers beyond 1e+75 in size", "1e+200", X=convert(A))
+    refused("y must not hold numbers beyond 1e+75 in size", "-1e+300", "position 3", y=[1.0, 2.0, 3.0, -1e300])
+    assert Problem(convert(1e74 * X), 1e74 * Y, "squared", 2, 0.1).shape == (4, 3)
+
+
 def test_lengths_that_differ() -> None:
     refused("y must have length 4", "got length 3", y=Y[:3])
     refused("sample_weight must have length 4", "got length 5", sample_weight=np.ones(5))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.constraint import Constraint, as_constraint
-from diht.design import AffineView, Design, StoredDesign, as_design
+from diht.design import LARGEST, AffineView, Design, StoredDesign, as_design
 from diht.losses import Loss, Squared, as_loss
 
 __all__ = ["Problem", "finite_vector", "normalised_weights"]
@@ -89,6 +89,7 @@ class Problem:
         constraint.check(d)
         y = finite_vector("y", y, n)
         loss.check_targets(y)
+        _check_size(y)
         s = normalised_weights(sample_weight, n)
         if loss.task == "classification":
             _check_two_classes(y, s)
@@ -203,6 +204,12 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
         raise ValueError("sample_weight must not be all zero")
     weights /= largest
     return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def _check_size(y: Vector) -> None:
+    worst = int(np.argmax(np.abs(y)))
+    if abs(y[worst]) > LARGEST:
+        raise ValueError(f"y must not hold numbers beyond {LARGEST:g} in size, got {y[worst]:g} at position {worst}")
 
 
 def _check_two_classes(y: Vector, s: Vector) -> None:

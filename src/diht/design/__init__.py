@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.ascent import CoordinateAscent
-from diht.design.base import Design, StoredDesign
+from diht.design.base import LARGEST, Design, StoredDesign
 from diht.design.dense import DenseDesign
 from diht.design.sparse import SparseDesign, compressed
 from diht.design.spectral import spectral_bound
@@ -18,6 +18,7 @@ from diht.design.threads import effective_n_threads
 from diht.design.view import AffineView
 
 __all__ = [
+    "LARGEST",
     "AffineView",
     "CoordinateAscent",
     "DenseDesign",
@@ -85,15 +86,17 @@ def _dense(X: Any, n_threads: int) -> DenseDesign:
         X = X.astype(dtype)
     design = DenseDesign(X, n_threads)
     for start in design._row_chunks():
-        _check_finite(design._X[start : start + design._chunk_rows()])
+        _check_values(design._X[start : start + design._chunk_rows()])
     return design
 
 
-def _check_finite(values: NDArray[Any]) -> None:
-    """Raise a ValueError unless all values are finite; their sum tells in most cases, without a temporary."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(values.sum()) or np.isfinite(values).all():
-            return
+def _check_values(values: NDArray[Any]) -> None:
+    """Raise a ValueError unless all values are finite, and small enough for their squares to be."""
+    largest = max(float(values.max()), -float(values.min()))
+    if largest <= LARGEST:  # not so for NaN
+        return
+    if np.isfinite(largest):
+        raise ValueError(f"X must not hold numbers beyond {LARGEST:g} in size, got {largest:g}")
     raise ValueError(f"X contains {'NaN' if np.isnan(values).any() else 'infinity'}")
 
 
@@ -108,11 +111,11 @@ def _sparse(X: Any, n_threads: int) -> SparseDesign:
         X = X.astype(dtype)
     minor = X.shape[1] if X.format == "csr" else X.shape[0]
     arrays = compressed(X)
-    valid, finite, ordered, nonnegative = kernels.csr_inspect(*arrays, minor)
+    valid, usable, ordered, nonnegative = kernels.csr_inspect(*arrays, minor)
     if not valid:
         raise ValueError("X is not a valid sparse matrix: an index is out of range")
-    if not finite:
-        raise ValueError(f"X contains {'NaN' if np.isnan(X.data).any() else 'infinity'}")
+    if not usable:
+        _check_values(X.data)
     if not ordered and kernels.csr_has_duplicates(arrays.indices, arrays.indptr, minor):
         X = X.copy()
         X.sum_duplicates()

@@ -18,6 +18,7 @@ from diht.design.threads import run_parts
 Index: TypeAlias = NDArray[np.int64]
 
 UNIT = 2.0**-53  # the unit roundoff of float64
+LARGEST = 1e75  # largest number in the data: squares of sums of many of them, divided by a small ridge, stay finite
 SMALLEST = 2.0**-1074  # the spacing of subnormal numbers: what a product that underflows may lose
 
 # Below this many stored entries a second thread costs more than it saves.

@@ -21,6 +21,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from diht.design.base import LARGEST
+
 # Kernels are compiled for the types they meet: any array, and a signed or unsigned number.
 Array: TypeAlias = Any
 Integer: TypeAlias = Any
@@ -158,26 +160,26 @@ def weighted_step(codes: Any, alpha: Array, u: Array, b: float, y: Array, s: Arr
 def csr_inspect(data: Array, indices: Array, indptr: Array, n_minor: Integer) -> tuple[bool, bool, bool, bool]:
     """Read a compressed matrix once and say what it is.
 
-    Returns ``(valid, finite, ordered, nonnegative)``: every index in range; no NaN or infinity; the indices of each row strictly
-    increasing (so no duplicates); no entry below 0.
+    Returns ``(valid, usable, ordered, nonnegative)``: every index in range; no NaN and nothing beyond ``LARGEST`` in size; the
+    indices of each row strictly increasing (so no duplicates); no entry below 0.
     """
     valid: Any = True
-    finite = ordered = nonnegative = valid
+    usable = ordered = nonnegative = valid
     if indptr[0] != 0 or indptr[-1] > min(data.size, indices.size):
-        return False, finite, ordered, nonnegative
+        return False, usable, ordered, nonnegative
     for i in range(indptr.size - 1):
         if indptr[i + 1] < indptr[i]:
-            return False, finite, ordered, nonnegative
+            return False, usable, ordered, nonnegative
         previous = np.int64(-1)
         for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
             j = np.int64(indices[p])
             x = data[p]
             valid &= 0 <= j < n_minor
             ordered &= j > previous
-            finite &= x - x == 0.0
+            usable &= abs(x) <= LARGEST
             nonnegative &= x >= 0.0
             previous = j
-    return valid, finite, ordered, nonnegative
+    return valid, usable, ordered, nonnegative
 
 
 @jit

@@ -14,7 +14,7 @@ __all__ = ["StepSize", "check_step", "dual_step", "primal_step"]
 
 StepSize = str | float | Callable[[int], float]
 
-_LONGEST = 1e12  # stands for an infinite step where the curvature is zero
+_SHORTEST, _LONGEST = 1e-300, 1e12  # stand for no step and for an infinite one, where the curvature has no inverse
 
 
 def check_step(step: Any) -> None:
@@ -48,7 +48,8 @@ def dual_step(problem: Problem, step: StepSize, t: int, curvature: float, n_bloc
     """
     loss = problem.loss
     if step == "auto":
-        return Step(loss, "implicit", min(1.0 / curvature if curvature > 0 else np.inf, _LONGEST))
+        tau = 1.0 / curvature if curvature > 0 else np.inf
+        return Step(loss, "implicit", min(max(tau, _SHORTEST), _LONGEST))
     if step == "theory":
         if loss.mu == 0:
             raise ValueError(f"step='theory' is undefined for the {loss.name} loss (mu = 0): use 'auto' or a number")
