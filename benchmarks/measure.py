@@ -32,12 +32,16 @@ def seconds(work: Callable[[], object]) -> float:
     return perf_counter() - start
 
 
+def _warm_seconds(work: Callable[[], object]) -> float:
+    work()
+    return seconds(work)
+
+
 def median_ratio(
     work: Callable[[], object], yardstick: Callable[[], object], repeats: int
 ) -> tuple[float, float, float, float, float]:
-    """Time both in turn, so that what else the machine does hits both alike."""
-    work(), yardstick()
-    pairs = [(seconds(work), seconds(yardstick)) for _ in range(repeats)]
+    """Time both in turn, so that what else the machine does hits both alike; each finds its data in the caches."""
+    pairs = [(_warm_seconds(work), _warm_seconds(yardstick)) for _ in range(repeats)]
     ratios = [a / b for a, b in pairs]
     low, high = np.quantile(ratios, [0.25, 0.75])
     return median(a for a, _ in pairs), median(b for _, b in pairs), median(ratios), float(low), float(high)

@@ -195,11 +195,15 @@ def csr_has_duplicates(indices: Array, indptr: Array, n_minor: Integer) -> bool:
     return False
 
 
+# Entries that a thread reads in the time that another one takes to wake up.
+HEAD_START = 100_000
+
+
 @jit
 def csr_bounds(indptr: Array, rows: Array, n_parts: Integer) -> tuple[Array, Integer]:
-    """Cut ``rows`` into parts of about equal numbers of entries.
+    """Cut ``rows`` into parts of about equal numbers of entries, the first one larger by a head start.
 
-    Returns the ``n_parts + 1`` bounds and the number of entries, or -1 where an index is out of range.
+    The calling thread, which does the first part, is at work while the others still wake up. Returns the ``n_parts + 1`` bounds and the number of entries, or -1 where an index is out of range.
     """
     bounds = np.zeros(n_parts + 1, dtype=np.int64)
     n_rows = indptr.size - 1
@@ -210,8 +214,9 @@ def csr_bounds(indptr: Array, rows: Array, n_parts: Integer) -> tuple[Array, Int
             return bounds, -1
         total += indptr[i + 1] - indptr[i]
     part, seen = 1, 0
+    lead = min(HEAD_START, total // 4)
     for r in range(rows.size):
-        while part < n_parts and seen * n_parts >= part * total:
+        while part < n_parts and (seen - lead) * n_parts >= part * (total - lead):
             bounds[part] = r
             part += 1
         seen += indptr[rows[r] + 1] - indptr[rows[r]]
@@ -247,7 +252,7 @@ AHEAD = np.uint64(4)
 
 @jit
 def prefetch_row(data: Array, indices: Array, indptr: Array, rows: Array, r: Integer, stop: Integer) -> None:
-    """Ask for a row of the list that will be read soon."""
+    """Ask for a row of the list that will be read soon; measured to pay even inside a run of rows."""
     if r + AHEAD + AHEAD < stop:
         prefetch(indptr, np.uint64(rows[r + AHEAD + AHEAD]))
     if r + AHEAD < stop:

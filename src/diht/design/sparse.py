@@ -28,7 +28,7 @@ from diht.design.threads import run_parts
 # Passes over the CSR that one conversion to CSC costs, about; it is made once so many would have been saved.
 CONVERSION_PASSES = 25.0
 # Entries read per feature from which on the fused step keeps w and the accumulator side by side in memory.
-PAIRED_ENTRIES = 10
+PAIRED_ENTRIES = 50
 # Entries per feature below which a thread of a scatter would spend its time on adding up its accumulator.
 THREAD_ENTRIES_PER_FEATURE = 1.5
 # Lists of rows whose cuts are remembered.
