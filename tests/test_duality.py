@@ -176,9 +176,7 @@ def test_the_dual_point_of_a_model_is_feasible(loss: Loss, weighted: bool, fit_i
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize(
-    "loss", [loss for loss in LOSSES if loss.mu > 0], ids=[loss.name for loss in LOSSES if loss.mu > 0]
-)
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
 def test_the_dual_point_of_the_optimum_closes_the_gap(loss: Loss, fit_intercept: bool, weighted: bool) -> None:
     problem = small_problem(loss, 7, LAM, weighted, fit_intercept)
     w, b, _ = refit(problem, np.arange(7))
@@ -189,7 +187,17 @@ def test_the_dual_point_of_the_optimum_closes_the_gap(loss: Loss, fit_intercept:
     assert point.distance <= 1e-5 * np.linalg.norm(w)
     again, again_b = primal_from_dual(problem, alpha)
     np.testing.assert_allclose(again, w, atol=1e-5 * np.abs(w).max())
-    assert again_b == pytest.approx(b, abs=1e-5)
+    assert primal(problem, again, again_b) == pytest.approx(objective, rel=1e-9)
+
+
+def test_the_hinges_dual_point_of_a_model_without_features() -> None:
+    # All samples of a class sit at the kink, and their subgradients must cancel every feature.
+    problem = Problem([[0.0, 1.0], [0.0, -1.0], [0.5, 0.0]], [1, 1, -1], Hinge(), 1, 0.1, fit_intercept=True)
+    w, b, _ = refit(problem, np.arange(2))
+    assert lower_bound(problem, dual_from_primal(problem, np.zeros(2))).value <= primal(problem, w, b)
+    zero = Problem([[1.0], [-1.0], [0.0]], [1, 1, -1], Hinge(), 1, 0.1, fit_intercept=True)
+    alpha = dual_from_primal(zero, np.zeros(1))
+    assert lower_bound(zero, alpha).value == pytest.approx(2 / 3, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)

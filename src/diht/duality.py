@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.intercept import balanced, best_intercept, increasing_root
+from diht.intercept import balanced, best_intercept
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -49,6 +49,7 @@ _U = 2.0**-53  # unit roundoff of float64
 _TINY = 2.0**-1074  # what a product that underflows may lose
 # Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.
 _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
+_MAX_KINKS, _MAX_FEATURES = 500, 5000  # samples at kinks, and features, up to which subgradients are looked for
 
 
 def primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
@@ -85,20 +86,46 @@ def primal_from_dual(problem: Problem, alpha: Vector, g: Vector | None = None) -
 def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> Vector:
     r"""Return a feasible dual point from a model: alpha_i = l'(x_i.w + b), condition (b) of the sparse saddle point theorem.
 
-    With an intercept l' is balanced, at the best b; where the loss has kinks, the right subgradients are those of the
-    loss smoothed a little: :math:`\alpha(b) = \mathrm{prox}_{\tau l^*}(\tau (x_i^\top w + b))` with a large :math:`\tau`.
+    With an intercept l' is balanced, at the best b. Where the loss has kinks, the subgradients of the samples at them are
+    chosen so as to meet condition (c) on the support of w.
     """
     loss, y, s = problem.loss, problem.y, problem.s
     u = problem.design.matvec(w) + b if u is None else u
-    if not problem.fit_intercept:
-        return np.asarray(loss.derivative(u, y))
-    if loss.mu > 0:
-        shift = increasing_root(lambda t: float(s @ loss.derivative(u + t, y)))
-        return np.asarray(loss.project(loss.derivative(u + shift, y), y))
-    tau = 1e6 / max(1.0, float(np.abs(u).max()))
-    shift = increasing_root(lambda t: float(s @ loss.conjugate_prox(tau * (u + t), tau, y)))
-    # The large tau magnifies the rounding of u: the sum is put right once more.
-    return balanced(loss, np.asarray(loss.conjugate_prox(tau * (u + shift), tau, y)), y, s)
+    if problem.fit_intercept:
+        u = u + best_intercept(loss, u, y, s)
+    if loss.mu == 0:
+        return feasible(problem, _settled(problem, w, u))
+    return np.asarray(loss.project(loss.derivative(u, y), y))
+
+
+def _settled(problem: Problem, w: Vector, u: Vector) -> Vector:
+    """Return l'(u), at kinks (of width 1e-6) by least squares on lam w + X'(s alpha) = 0 over the support.
+
+    A support that is not full asks it of all features: H_k(v) = w leaves nothing outside.
+    """
+    from scipy.optimize import lsq_linear
+
+    loss, y, s = problem.loss, problem.y, problem.s
+    alpha = np.asarray(loss.derivative(u, y))
+    width = 1e-6 * max(1.0, float(np.abs(u).max()))
+    low, high = np.asarray(loss.derivative(u - width, y)), np.asarray(loss.derivative(u + width, y))
+    kinked, support = np.flatnonzero((low < high) & (s > 0)), np.flatnonzero(w)
+    if len(support) < problem.constraint.size and len(w) <= _MAX_FEATURES:
+        support = np.arange(len(w))
+    if not 0 < len(kinked) <= _MAX_KINKS or not len(support):
+        return alpha
+    c = s * alpha
+    c[kinked] = 0.0
+    design = problem.design.columns(support)
+    A, residual = design.toarray(kinked).T, -problem.lam * w[support] - design.rmatvec(c)
+    if problem.fit_intercept:  # one more equation, of the size of the others
+        size = float(np.abs(A).max(initial=0.0)) or 1.0
+        A, residual = np.vstack([A, np.full(len(kinked), size)]), np.append(residual, -size * c.sum())
+    A = A * s[kinked]
+    scale = float(np.abs(A).max(initial=0.0)) or 1.0
+    solution = lsq_linear(A / scale, residual / scale, (low[kinked], high[kinked]), method="bvls")
+    alpha[kinked] = solution.x
+    return alpha
 
 
 def feasible(problem: Problem, alpha: Vector) -> Vector:
