@@ -46,6 +46,13 @@ def small_data(loss: Loss, n: int = 24, d: int = 7, seed: int = 0) -> tuple[Vect
     )
 
 
+def clear_data(loss: Loss) -> tuple[Vector, Vector]:
+    """Two of six features stand out: with k = 2 and a ridge of about 1 the duality gap closes."""
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((40, 6))
+    return X, targets(loss, X @ np.array([3.0, -3.0, 0.0, 0.0, 0.0, 0.0]), rng)
+
+
 def some_weights(n: int) -> Vector:
     """Unequal weights, a fifth of them zero."""
     weights = np.random.default_rng(5).integers(1, 5, n).astype(float)

@@ -29,7 +29,7 @@ from diht.duality import (
 from diht.losses import Hinge, Loss, Squared
 from diht.solvers import DIHT
 from diht.solvers.refit import refit
-from oracle import best_subset, exact_dual, exactly_balanced, small_data, some_weights, targets
+from oracle import best_subset, clear_data, exact_dual, exactly_balanced, small_data, some_weights, targets
 
 NAMES = [loss.name for loss in LOSSES]
 K, LAM = 3, 0.1
@@ -215,10 +215,7 @@ def test_feasible_keeps_what_is_feasible_and_moves_the_rest(loss: Loss) -> None:
 
 def solved(loss: Loss, weighted: bool = False) -> tuple[Problem, np.ndarray, np.ndarray]:
     """A problem whose gap closes: strong ridge, and features that stand out; its optimal pair."""
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((40, 6))
-    y = targets(loss, X @ np.array([3.0, -3.0, 0.0, 0.0, 0.0, 0.0]), rng)
-    problem = Problem(X, y, loss, 2, 1.0, some_weights(40) if weighted else None)
+    problem = Problem(*clear_data(loss), loss, 2, 1.0, some_weights(40) if weighted else None)
     result = solve(problem, DIHT(), tol=1e-13, max_iter=20_000)
     assert result.gap <= 1e-9 * result.objective
     w, _, _ = refit(problem, result.support)
@@ -370,21 +367,40 @@ def test_many_samples_do_not_add_up_to_a_false_bound() -> None:
 def test_numbers_whose_squares_leave_the_range_make_no_bound_false(scale: float) -> None:
     rng = np.random.default_rng(9)
     A = rng.standard_normal((20, 3))
-    X = scale * np.vstack([A, -A * (1 + 1e-12)])
+    X = scale * np.vstack([A, -A * (1 + 1e-12)])  # the products cancel: all that is left of them is rounding
     y = rng.standard_normal(40)
-    for lam in (scale, 1.0, 1e-10 * scale**2 or 1e-300, 1e-300):
-        if not 0 < lam < np.inf:
-            continue
+    positive = 0
+    for lam in (1e-300, 1e-100, 1e-40, 1e-36, 1e-17, 1.0, 1e74):
         for loss in (Squared(), Hinge()):
             for fit_intercept in (False, True):
-                targets_ = y if loss.task == "regression" else np.sign(y)
-                problem = Problem(X, targets_, loss, 2, lam, fit_intercept=fit_intercept)
-                for size in (1.0, 1e-8, 1e-100, 1e-160):
-                    alpha = feasible(problem, -2.0 * size * targets_ * rng.random(40))
-                    bound = lower_bound(problem, alpha)
+                z = y if loss.task == "regression" else np.sign(y)
+                problem = Problem(X, z, loss, 2, lam, fit_intercept=fit_intercept)
+                alpha = feasible(problem, -2.0 * z * rng.random(40))
+                with np.errstate(over="ignore"):
+                    best = max(10.0 ** np.arange(-200.0, 1.0), key=lambda t: dual(problem, t * alpha))
+                for size in (1e-160, best, 1.0):
+                    bound = lower_bound(problem, size * alpha)
                     exact = [mpf(a) for a in bound.alpha.tolist()]
                     exact = exactly_balanced(problem, exact) if fit_intercept else exact
                     assert exact_dual(problem, X, exact) >= mpf(bound.value)
+                    positive += bound.value > 0
+    assert positive >= 10  # not all of them are trivial
+
+
+def test_conjugates_that_cancel_make_no_bound_false() -> None:
+    # Nothing but the conjugates: their sum is far smaller than they are.
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        y = 10.0 ** rng.uniform(-4, 4, 9) * rng.choice([-1.0, 1.0], 9)
+        alpha = 0.1 * rng.standard_normal(9) * np.abs(y)
+        alpha[0] = 0.0
+        rest = float(np.sum(y * alpha + alpha**2 / 4))
+        y[0] = max(1.0, 2 * abs(rest) ** 0.5)
+        # The last sample makes up for the others, but for a little: y a + a^2 / 4 = -rest - |rest| 1e-12.
+        alpha[0] = 2 * (-y[0] + np.sqrt(max(y[0] ** 2 - rest - abs(rest) * 1e-12, 0.0)))
+        problem = Problem(np.zeros((9, 1)), y, Squared(), 1, 1.0)
+        bound = lower_bound(problem, alpha)
+        assert exact_dual(problem, np.zeros((9, 1)), [mpf(a) for a in bound.alpha.tolist()]) >= mpf(bound.value)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)

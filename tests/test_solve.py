@@ -13,7 +13,7 @@ from diht.duality import dual_from_primal, gap, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, Squared
 from diht.result import Status
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Start
-from oracle import best_subset, small_data, some_weights, targets
+from oracle import best_subset, clear_data, small_data, some_weights
 
 K = 3
 NAMES = [loss.name for loss in LOSSES]
@@ -27,10 +27,7 @@ def easy(loss: Loss = Squared(), lam: float = 5.0, fit_intercept: bool = False, 
 
 def clear(loss: Loss, lam: float = 1.0, fit_intercept: bool = False) -> Problem:
     """A problem whose two features stand out, so that its gap closes too."""
-    rng = np.random.default_rng(6)
-    X = rng.standard_normal((40, 6))
-    y = targets(loss, X @ np.array([3.0, -3.0, 0.0, 0.0, 0.0, 0.0]), rng)
-    return Problem(X, y, loss, 2, lam, fit_intercept=fit_intercept)
+    return Problem(*clear_data(loss), loss, 2, lam, fit_intercept=fit_intercept)
 
 
 def hard(loss: Loss = Squared(), fit_intercept: bool = False) -> Problem:  # noqa: B008

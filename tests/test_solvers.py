@@ -16,7 +16,7 @@ from diht.duality import lower_bound, primal
 from diht.losses import Logistic, Loss, Squared
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Solver, Start
 from diht.solvers.refit import refit
-from oracle import best_subset, paper_design, small_data, some_weights, targets
+from oracle import best_subset, clear_data, paper_design, small_data, some_weights, targets
 
 K, LAM = 3, 0.1
 NAMES = [loss.name for loss in LOSSES]
@@ -129,6 +129,17 @@ def test_a_seed_reproduces_every_bit_and_another_does_not(make, order: str) -> N
     np.testing.assert_array_equal(runs[0].last.w, runs[1].last.w)
     np.testing.assert_array_equal(runs[0].alpha, runs[1].alpha)
     assert not np.array_equal(runs[0].last.w, runs[2].last.w)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_the_dual_methods_find_and_prove_the_optimum_where_the_gap_closes(loss: Loss, fit_intercept: bool) -> None:
+    for weighted in (False, True):
+        problem = Problem(*clear_data(loss), loss, 2, 1.0, some_weights(40) if weighted else None, fit_intercept)
+        for solver in (DIHT(), SDIHT(blocks=5), SDIHT(blocks=5, order="replacement", random_state=1)):
+            result = solve(problem, solver, tol=1e-5, max_iter=20_000)
+            assert result.status == "optimal"
+            assert result.objective <= best_subset(problem).objective * (1 + 1e-5)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
