@@ -203,7 +203,8 @@ HEAD_START = 100_000
 def csr_bounds(indptr: Array, rows: Array, n_parts: Integer) -> tuple[Array, Integer]:
     """Cut ``rows`` into parts of about equal numbers of entries, the first one larger by a head start.
 
-    The calling thread, which does the first part, is at work while the others still wake up. Returns the ``n_parts + 1`` bounds and the number of entries, or -1 where an index is out of range.
+    The calling thread, which does the first part, is at work while the others still wake up. Returns the ``n_parts + 1`` bounds
+    and the number of entries, or -1 where an index is out of range.
     """
     bounds = np.zeros(n_parts + 1, dtype=np.int64)
     n_rows = indptr.size - 1
