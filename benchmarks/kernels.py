@@ -22,7 +22,7 @@ def text_like(n: int = 200_000, d: int = 47_236, per_row: int = 75, seed: int = 
     X = sp.csr_array((data, indices, np.arange(0, n * per_row + 1, per_row, dtype=np.int32)), shape=(n, d))
     X.sum_duplicates()
     w = np.zeros(d)
-    w[rng.choice(2000, 300, replace=False)] = rng.standard_normal(300)
+    w[rng.choice(min(2000, d), 300, replace=False)] = rng.standard_normal(300)
     margin = X @ w
     y = np.where(margin + 0.1 * margin.std() * rng.standard_normal(n) > np.median(margin), 1.0, -1.0)
     return X, y
