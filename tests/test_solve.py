@@ -11,7 +11,7 @@ from cases import LOSSES, SOLVERS
 from diht import Problem, certify, solve
 from diht.duality import dual_from_primal, gap, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, Squared
-from diht.result import Status
+from diht.result import Certificate, Status, rounded_down, rounded_up
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Start
 from oracle import best_subset, clear_data, small_data, some_weights
 
@@ -229,6 +229,18 @@ def test_a_result_and_a_certificate_can_be_read_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(result.certificate)).gap == result.gap
     for status in Status:
         assert status.meaning
+
+
+@pytest.mark.parametrize("value", [0.0, 0.12345678, 1.99999999e-5, 41759066.92, 1e-300, 12345.0, -0.123456789, 7.0])
+def test_a_bound_stays_one_in_print(value: float) -> None:
+    for digits in (2, 3, 6, 7):
+        low, high = float(rounded_down(value, digits)), float(rounded_up(value, digits))
+        assert low <= value <= high
+        assert high - low <= 10.0 ** (1 - digits) * abs(value) * 10
+        assert rounded_down(low, digits) == rounded_down(value, digits)
+    bound = lower_bound(hard(), np.zeros(24))
+    text = str(Certificate(objective=0.2, lower_bound=0.12345678, bound=bound, fenchel=0.0, ridge=0.0, margin=0.0))
+    assert "below 0.1234567: this one is within 0.0766 (39%) of" in text
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from diht.result import Iterate
+from diht.result import Iterate, rounded_down
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -87,5 +87,5 @@ def print_line(iterate: Iterate, label: str = "") -> None:
     """Print the figures of an evaluation."""
     print(
         f"{label}iteration {iterate.iteration:>6}  objective {iterate.best_objective:.7g}  "
-        f"bound {iterate.best_bound:.7g}  relative gap {iterate.relative_gap:.2e}"
+        f"bound {rounded_down(iterate.best_bound, 7)}  relative gap {iterate.relative_gap:.2e}"
     )

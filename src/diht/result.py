@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from diht.duality import Bound
 
-__all__ = ["Certificate", "Iterate", "Model", "Result", "Status", "Trace"]
+__all__ = ["Certificate", "Iterate", "Model", "Result", "Status", "Trace", "rounded_down", "rounded_up"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -159,13 +160,24 @@ class Certificate:
     def __str__(self) -> str:
         scaled = " (of the problem with standardised columns)" if self.scaled else ""
         return (
-            f"objective {self.objective:.7g}{scaled}; no model allowed has an objective below {self.lower_bound:.7g}: "
-            f"this one is within {self.gap:.3g} ({_percent(self.relative_gap)}) of the best possible"
+            f"objective {self.objective:.7g}{scaled}; no model allowed has an objective below "
+            f"{rounded_down(self.lower_bound, 7)}: this one is within {rounded_up(self.gap, 3)} "
+            f"({rounded_up(100 * self.relative_gap, 2)}%) of the best possible"
         )
 
 
-def _percent(fraction: float) -> str:
-    return f"{100 * fraction:.2g}%"
+def rounded_down(value: float, digits: int) -> str:
+    """Return a number with so many significant digits, never more than it is: a lower bound stays one in print."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """Return a number with so many significant digits, never less than it is."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def _rounded(value: float, digits: int, rounding: str) -> str:
+    return f"{float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value)))):.{digits}g}"
 
 
 @dataclass(frozen=True, eq=False)

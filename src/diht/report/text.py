@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from diht.losses import Loss
 from diht.report.model import Equation, Figures, Label, SavedModel
-from diht.result import Status
+from diht.result import Status, rounded_down, rounded_up
 
 __all__ = ["Context", "certificate_in_words", "fit_report", "percent", "printable", "quoted", "significant", "spoken"]
 
@@ -160,8 +160,12 @@ def _figure_lines(model: SavedModel, figures: Figures) -> str:
             significant(figures.objective),
             f"average {spoken(model.loss)} loss plus ridge, the figure to minimise",
         ),
-        ("lower bound", significant(figures.lower_bound), f"proved: no model with {_at_most(model.k)} is below this"),
-        ("gap", significant(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
+        (
+            "lower bound",
+            rounded_down(figures.lower_bound, 6),
+            f"proved: no model with {_at_most(model.k)} is below this",
+        ),
+        ("gap", rounded_up(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
     ]
     return "\n".join(f"  {name:<12} {value:>12}   {meaning}" for name, value, meaning in rows)
 
@@ -174,7 +178,7 @@ def _figure_table(model: SavedModel) -> str:
     header = f"  {'class':<{width}}  {'features':>8}  {'objective':>11}  {'lower bound':>11}  {'gap':>9}"
     rows = [
         f"  {label:<{width}}  {len(equation.indices):>8}  {significant(equation.figures.objective):>11}  "
-        f"{significant(equation.figures.lower_bound):>11}  {_short_percent(equation.figures.relative_gap):>9}"
+        f"{rounded_down(equation.figures.lower_bound, 6):>11}  {_short_percent(equation.figures.relative_gap):>9}"
         for label, equation in zip(labels, shown, strict=True)
     ]
     return "\n".join([header, *rows, *_more_classes(model)])
