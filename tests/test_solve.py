@@ -558,6 +558,18 @@ def test_one_sample_and_all_features() -> None:
     assert alone.intercept == pytest.approx(3.0)
 
 
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_auto_proves_a_refit_that_uses_every_feature(loss: Loss, fit_intercept: bool) -> None:
+    # With k = d the problem is convex; the steps are far too short for so weak a ridge, the refit is not.
+    X, y = small_data(loss)
+    problem = Problem(X[:, :6], y, loss, 6, 1e-5, fit_intercept=fit_intercept)
+    result = solve(problem, max_iter=3)
+    assert result.status == Status.OPTIMAL
+    assert result.objective == pytest.approx(best_subset(problem).objective, rel=1e-9)
+    assert solve(problem, "diht", max_iter=3).status == Status.MAX_ITER
+
+
 def test_the_hinge_with_an_intercept_closes_its_gap() -> None:
     problem = easy(Hinge(), 5.0, fit_intercept=True)
     result = solve(problem, DIHT(), tol=1e-6, max_iter=20_000)

@@ -230,12 +230,7 @@ class _Loop:
             return Status.STALLED  # diverged: what was best before stays
         old_objective, old_bound = self.best_objective, self.best_bound
         self.keep(point, objective)
-        bound = -np.inf
-        if point.alpha is not None:
-            proved = lower_bound(problem, point.alpha, point.g, point.value)
-            bound = proved.value
-            if bound > self.best_bound:
-                self.best_bound, self.best_alpha = bound, proved.alpha.copy()
+        bound = self.prove(point)
         size = _PROGRESS * abs(self.best_objective)
         progress = old_objective - self.best_objective > size or self.best_bound - old_bound > size
         self.progress_at, self.since_progress = (t, 0) if progress else (self.progress_at, self.since_progress + 1)
@@ -272,25 +267,37 @@ class _Loop:
         self.best_w[support] = point.w[support]
         self.best_objective, self.best_support, self.best_b = objective, support, point.b
 
+    def prove(self, point: Point) -> float:
+        """Return the bound of a dual point, and keep it if it is better than the best so far."""
+        if point.alpha is None:
+            return -np.inf
+        proved = lower_bound(self.problem, point.alpha, point.g, point.value)
+        if proved.value > self.best_bound:
+            self.best_bound, self.best_alpha = proved.value, proved.alpha.copy()
+        return proved.value
+
     def improve(self, point: Point | None) -> None:
-        """Look at a model that is not part of the trace."""
+        """Look at a pair that is not part of the trace."""
         if point is not None:
             self.keep(point, primal(self.problem, point.w, point.b, point.u))
+            self.prove(point)
 
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem
         last = self.method.last(problem, state)
         last_objective = primal(problem, last.w, last.b, last.u)
         self.improve(last)
+        self.improve(self.method.polish(problem, self.best_w, self.best_b))
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
-        self.improve(self.method.polish(problem, self.best_w, self.best_b))
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         dtype = problem.design.dtype
         w = (self.best_w + 0.0).astype(dtype)  # no minus zeros
         intercept = float(dtype.type(problem.intercept_of(self.best_w, self.best_b)))
         certificate = _certificate(problem, w, intercept, self.best_alpha)
+        if certificate.relative_gap <= self.limits.tol and status is not Status.STOPPED:
+            status = Status.OPTIMAL  # what came after the last step may have closed the gap
         return Result(
             w=w,
             intercept=intercept,

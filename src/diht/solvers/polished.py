@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.duality import dual_from_primal
 from diht.problem import Problem
 from diht.solvers.base import Point, Solver, Start
 from diht.solvers.refit import refit
@@ -48,8 +49,9 @@ class Polished(Solver):
         return self.method.last(problem, state)
 
     def polish(self, problem: Problem, w: NDArray[np.float64], b: float) -> Point:
-        """Minimise over the support of the best model."""
-        return Point(*refit(problem, np.flatnonzero(w), w, b, rtol=_ACCURACY))
+        """Minimise over the support of the best model; its own dual point may prove more than any before."""
+        w, b, u = refit(problem, np.flatnonzero(w), w, b, rtol=_ACCURACY)
+        return Point(w, b, u, dual_from_primal(problem, w, b, u))
 
     def epoch(self, state: Any) -> int:
         """Return the method's epoch."""
