@@ -67,6 +67,40 @@ class Constraint(ABC):
         """Whether the support of `w` is in the family."""
         return bool(np.count_nonzero(w) <= self.size)
 
+    @abstractmethod
+    def free(self, n_features: int) -> tuple[int, Indices, Indices]:
+        """Describe the family as a branch and bound does: how many of the undecided features may be in, which are in, which out."""
+
+    @abstractmethod
+    def restricted(self, inside: Indices, outside: Indices) -> Constraint:
+        """The members of the family that leave room for the features `inside`, and use none of those `outside`."""
+
+    @abstractmethod
+    def forcing(self, v: Vector) -> tuple[Vector, Vector]:
+        r"""By how much :math:`\nu(v)^2` falls, feature by feature, where the feature may not be used, and where it has to be."""
+
+    def prox(self, q: Vector, r: float) -> Vector:
+        r"""Proximal map of :math:`r` times the relaxation :math:`\Omega(w) = \max_v w^\top v - \nu(v)^2/2`.
+
+        With `m` of the undecided features allowed, :math:`\Omega(w) = \min \sum_j w_j^2 / (2 z_j)` over :math:`0 \le z \le 1` with
+        z one inside and adding up to at most m elsewhere (for a cardinality: half the squared k-support norm), so that
+
+        .. math:: \mathrm{prox}(q)_j = \frac{z_j q_j}{z_j + r}, \qquad z_j = \mathrm{clip}(|q_j| / \theta - r, 0, 1), \quad
+                  \sum_j z_j = m .
+        """
+        from diht.design.relaxation import berhu, threshold_scale
+
+        m, inside, outside = self.free(len(q))
+        q = q.copy()
+        q[outside] = 0.0
+        magnitudes = np.abs(q)
+        magnitudes[inside] = 0.0
+        theta = threshold_scale(magnitudes[magnitudes > 0.0], m, r, 0.0)
+        w = np.empty_like(q)
+        berhu(q, r, theta, w)
+        w[inside] = q[inside] / (1.0 + r)
+        return w
+
 
 @dataclass(frozen=True)
 class Cardinality(Constraint):
@@ -94,6 +128,91 @@ class Cardinality(Constraint):
     def size(self) -> int:
         """The number k itself."""
         return self.k
+
+    def free(self, n_features: int) -> tuple[int, Indices, Indices]:
+        """Nothing is decided."""
+        return self.k, _NONE, _NONE
+
+    def restricted(self, inside: Indices, outside: Indices) -> Constraint:
+        """A node of a branch and bound tree."""
+        return Node(self.k, inside, outside) if len(inside) or len(outside) else self
+
+    def forcing(self, v: Vector) -> tuple[Vector, Vector]:
+        """Where j leaves the k largest the next takes its place, where it joins them the last goes."""
+        return _forcing(v, self.k)
+
+
+@dataclass(frozen=True, eq=False)
+class Node(Constraint):
+    """At most `k` nonzero coefficients, places for those `inside` kept, none of them `outside`: a node of a search tree.
+
+    The rest is free: of it k less the number of features inside may be chosen.
+    """
+
+    k: int
+    inside: Indices
+    outside: Indices
+
+    def check(self, n_features: int) -> None:
+        """Raise ValueError if more is inside than k."""
+        if len(self.inside) > self.k:
+            raise ValueError(
+                f"k must be at least the number of features inside, got k={self.k} with {len(self.inside)}"
+            )
+
+    def select(self, v: Vector) -> Indices:
+        """The features inside, and the largest of the free ones."""
+        masked = v.copy()
+        masked[self.outside] = 0.0
+        masked[self.inside] = np.inf
+        chosen = top_k(masked, self.k)
+        return np.asarray(chosen[masked[chosen] != 0.0]) if len(self.outside) else chosen
+
+    @property
+    def size(self) -> int:
+        """The number k."""
+        return self.k
+
+    def allows(self, w: Vector) -> bool:
+        """Whether w has room for the features inside, and nothing outside."""
+        used = np.count_nonzero(w) + len(self.inside) - np.count_nonzero(w[self.inside])
+        return bool(used <= self.k and not np.any(w[self.outside]))
+
+    def free(self, n_features: int) -> tuple[int, Indices, Indices]:
+        """What is left to decide."""
+        return self.k - len(self.inside), self.inside, self.outside
+
+    def restricted(self, inside: Indices, outside: Indices) -> Constraint:
+        """Decide more features."""
+        return Node(self.k, np.union1d(self.inside, inside), np.union1d(self.outside, outside))
+
+    def forcing(self, v: Vector) -> tuple[Vector, Vector]:
+        """As for a cardinality, among the free features; what is inside cannot be left out, nor what is outside used."""
+        free = np.ones(len(v), dtype=bool)
+        free[self.inside] = free[self.outside] = False
+        drop, add = np.zeros_like(v), np.zeros_like(v)
+        drop[free], add[free] = _forcing(v[free], self.k - len(self.inside))
+        drop[self.inside] = add[self.outside] = np.inf
+        return drop, add
+
+
+_NONE: Indices = np.empty(0, dtype=np.int64)
+
+
+def _forcing(v: Vector, k: int) -> tuple[Vector, Vector]:
+    """Falls of the sum of the k largest v_j^2 where j may not be, or has to be, among them."""
+    squares = np.square(v)
+    drop, add = np.zeros_like(v), np.full_like(v, np.inf)
+    if k >= len(v):
+        return squares, np.zeros_like(v)
+    if k > 0:
+        chosen = top_k(v, min(k + 1, len(v)))
+        order = chosen[np.argsort(-squares[chosen], kind="stable")]
+        last, following = squares[order[k - 1]], squares[order[k]]
+        drop[order[:k]] = squares[order[:k]] - following
+        add = np.maximum(last - squares, 0.0)
+        add[order[:k]] = 0.0
+    return drop, add
 
 
 def as_constraint(k: int | Constraint) -> Constraint:
