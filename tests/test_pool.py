@@ -1,0 +1,101 @@
+"""The pool keeps the best models, one a support, in order."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from diht import Problem
+from diht.solvers.pool import Pool
+
+
+def model(support: list[int], d: int = 6) -> np.ndarray:
+    w = np.zeros(d)
+    w[support] = np.arange(1.0, len(support) + 1.0)
+    return w
+
+
+def supports(pool: Pool) -> list[list[int]]:
+    return [pooled.support.tolist() for pooled in pool]
+
+
+def test_sorted_by_objective_then_by_support() -> None:
+    pool = Pool()
+    for support, objective in (([3], 2.0), ([1, 2], 1.0), ([0, 5], 1.0), ([], 3.0)):
+        pool.add(model(support), 0.0, objective)
+    assert supports(pool) == [[0, 5], [1, 2], [3], []]
+    assert pool.best is not None
+    assert pool.best.objective == 1.0
+
+
+def test_only_what_beats_the_best_is_a_new_best() -> None:
+    pool = Pool(2)
+    assert pool.best is None
+    assert pool.add(model([1]), 0.0, 5.0)
+    assert not pool.add(model([0]), 0.0, 5.0)  # comes first, but is no better
+    assert pool.add(model([2]), 0.0, 4.0)
+    assert not pool.add(model([3]), 0.0, 9.0)
+    assert pool.add(model([2]), 0.0, 3.0)  # better on the support of the best
+    assert supports(pool) == [[2], [0]]
+
+
+def test_of_two_models_on_a_support_the_better_stays() -> None:
+    pool = Pool()
+    pool.add(model([1, 4]), 0.5, 2.0)
+    pool.add(2 * model([1, 4]), 0.25, 1.0)
+    pool.add(3 * model([1, 4]), 0.75, 1.5)
+    assert len(pool) == 1
+    (pooled,) = pool
+    np.testing.assert_array_equal(pooled.coefficients(6), 2 * model([1, 4]))
+    assert (pooled.b, pooled.objective) == (0.25, 1.0)
+
+
+@pytest.mark.parametrize("objective", [np.nan, np.inf, -np.inf])
+def test_objectives_that_are_not_finite_are_refused(objective: float) -> None:
+    pool = Pool()
+    assert not pool.add(model([1]), 0.0, objective)
+    assert len(pool) == 0
+
+
+def test_the_support_is_what_is_not_zero() -> None:
+    pool = Pool()
+    w = model([2, 4])
+    assert pool.add(w, 0.0, 1.0, support=np.array([4, 0, 2]))
+    assert not pool.add(w, 0.0, 1.0)
+    assert supports(pool) == [[2, 4]]
+    w[:] = 7.0  # the pool has its own copy
+    np.testing.assert_array_equal(next(iter(pool)).coefficients(6), model([2, 4]))
+
+
+def test_a_pool_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="capacity"):
+        Pool(0)
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.integers(0, 5)), st.integers(0, 8)), max_size=60),
+    st.integers(1, 6),
+)
+def test_against_a_dictionary(added: list[tuple[set[int], int]], capacity: int) -> None:
+    pool, reference = Pool(capacity), {}
+    for support, objective in added:
+        key = tuple(sorted(support))
+        is_best = objective < min(reference.values(), default=np.inf)
+        reference[key] = min(objective, reference.get(key, np.inf))
+        assert pool.add(model(list(key)), 0.0, float(objective)) == is_best
+    expected = sorted((objective, list(key)) for key, objective in reference.items())[:capacity]
+    assert [(pooled.objective, pooled.support.tolist()) for pooled in pool] == expected
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_models_are_in_the_coordinates_of_the_user(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    X, y = (rng.standard_normal((20, 6)) + 3.0).astype(dtype), rng.standard_normal(20)
+    problem = Problem(X, y, k=2, fit_intercept=True)
+    pool = Pool()
+    pool.add(model([1, 4]), 0.5, 2.0)
+    (shown,) = pool.models(6, problem.design.dtype, problem)
+    assert shown.w.dtype == dtype
+    assert shown.objective == 2.0
+    u = problem.design.matvec(model([1, 4])) + 0.5
+    np.testing.assert_allclose(X @ shown.w + shown.intercept, u, rtol=1e-5 if dtype is np.float32 else 1e-12)
