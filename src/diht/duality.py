@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Bound",
     "SaddlePoint",
+    "Screening",
     "dual",
     "dual_from_primal",
     "feasible",
@@ -39,7 +40,9 @@ __all__ = [
     "primal",
     "primal_from_dual",
     "saddle_point",
+    "screen",
     "stability_radius",
+    "upper_bound",
 ]
 
 Vector = NDArray[np.float64]
@@ -262,6 +265,14 @@ class Bound:
         """Compute the bound again from the problem and the dual point alone."""
         return lower_bound(problem, self.alpha).value
 
+    def screening(self, problem: Problem) -> Screening:
+        """Bound the models without, and with, each feature, from the problem and the dual point alone."""
+        g = _gradient(problem, self.alpha)
+        again = lower_bound(
+            problem, self.alpha, g
+        )  # of this very g, which may differ from the bound's in its last digits
+        return screen(problem, again, g).above(self.value)
+
 
 def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_of_g: float | None = None) -> Bound:
     r"""D(alpha) less all that rounding can have added to it: a true lower bound on the best objective.
@@ -307,6 +318,107 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     if not np.isfinite(safe) or safe < trivial:
         return Bound(trivial, np.zeros_like(y), 0.0)
     return Bound(float(safe) + 0.0, alpha, float(value - safe))
+
+
+def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
+    r"""P(w, b) plus all that rounding can have taken from it: no less than the model's objective in exact arithmetic.
+
+    With :math:`|\hat u_i - u_i| \le e` (the design's own bound) convexity gives
+    :math:`l(u_i) \le \max(l(\hat u_i - e), l(\hat u_i + e))`, for any loss. Values of a loss are off by a few units in the last
+    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, where it is known.
+    """
+    loss, y, s = problem.loss, problem.y, problem.s
+    u = problem.design.matvec(w) + b if u is None else u
+    with np.errstate(over="ignore", invalid="ignore"):
+        # The sum with b is rounded once, and so are u - e and u + e.
+        e = problem.design.matvec_error(w) + 4.0 * _U * np.abs(u)
+        value = np.maximum(loss.value(u - e, y), loss.value(u + e, y))
+        ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * _U)
+        size = float(np.sum(s * np.abs(value))) + ridge
+        total = float(np.sum(s * value)) + ridge + 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * size
+        total += (4.0 * len(y) + problem.lam * problem.constraint.size) * _TINY
+    return total if np.isfinite(total) else np.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """What can be proved of each feature: lower bounds on the best objectives without it and with it.
+
+    Attributes
+    ----------
+    without : array of shape (d,)
+        No allowed model whose j-th coefficient is zero has an objective below ``without[j]``.
+    within : array of shape (d,)
+        No allowed model that keeps a place for feature j has an objective below ``within[j]``. Where the coefficient is zero
+        all the same, the model does not use the feature, and counts as one without it, too.
+
+    Notes
+    -----
+    Against an upper bound U on the best objective, such as `upper_bound` of any model: a feature with ``without[j] > U`` is in
+    every optimal model, one with ``within[j] > U`` in none. Both comparisons are strict, so that of two equal columns neither is
+    ever required.
+    """
+
+    without: Vector
+    within: Vector
+
+    def merged(self, other: Screening) -> Screening:
+        """All that either of two proves."""
+        return Screening(np.maximum(self.without, other.without), np.maximum(self.within, other.within))
+
+    def above(self, bound: float) -> Screening:
+        """Add a lower bound on all models, which is one on those with and those without a feature."""
+        return Screening(np.maximum(self.without, bound), np.maximum(self.within, bound))
+
+    def required(self, objective: float) -> Indices:
+        """Features, ascending, that are in every model with an objective of at most this."""
+        return np.flatnonzero(self.without > objective)
+
+    def excluded(self, objective: float) -> Indices:
+        """Features, ascending, that are in no model with an objective of at most this."""
+        return np.flatnonzero(self.within > objective)
+
+    def drop_cost(self, objective: float) -> Vector:
+        """By how much more than this, at least, every model without the feature costs; zero where nothing is proved."""
+        return _excess(self.without, objective)
+
+    def add_cost(self, objective: float) -> Vector:
+        """By how much more than this, at least, every model with the feature costs; zero where nothing is proved."""
+        return _excess(self.within, objective)
+
+
+def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
+    r"""Bound the models without, and with, each feature; `g` = X'(s alpha) is the one that `bound` was computed from.
+
+    The models without feature j (those with a place for it) are a family of supports of their own, a part of all that are
+    allowed, with its own norm :math:`\nu_j \le \nu` and its own dual function. At the same dual point that differs from D by
+    :math:`(\nu(g)^2 - \nu_j(g)^2) / 2\lambda`, the fall that the constraint's `forcing` gives: no more work is needed.
+
+    Nor is more lost to rounding. With E the bound on :math:`\nu` of the errors of :math:`\hat g` that `lower_bound` uses,
+
+    .. math:: \nu_j(g)^2 \le (\nu_j(\hat g) + E)^2 = \nu_j(\hat g)^2 + 2 \nu_j(\hat g) E + E^2
+              \le (\nu(\hat g) + E)^2 - [\nu(\hat g)^2 - \nu_j(\hat g)^2] ,
+
+    and `bound` has :math:`(\nu(\hat g) + E)^2` in it already. What is left are the roundings of the fall itself, a difference
+    of two squares of which the smaller or the larger is :math:`\hat g_j^2`, and of adding it to the bound.
+    """
+    if not np.any(bound.alpha):  # the trivial bound, whatever g belongs to
+        g = np.zeros_like(g)
+    squares = np.square(g)
+    falls = (_raised(bound.value, fall, squares, problem.lam) for fall in problem.constraint.forcing(g))
+    return Screening(*falls)
+
+
+def _raised(value: float, fall: Vector, squares: Vector, lam: float) -> Vector:
+    """Return value + fall / (2 lam), rounded down; the fall is a difference of two squares, one of them given."""
+    fall = np.maximum((1.0 - 8.0 * _U) * fall - 8.0 * _U * squares - 8.0 * _TINY, 0.0)
+    raised = value + ((1.0 - 16.0 * _U) * fall / (2.0 * lam) - 16.0 * _U * abs(value) - _TINY)
+    return np.maximum(raised, value)
+
+
+def _excess(bounds: Vector, objective: float) -> Vector:
+    """Return what bounds exceed an objective by, rounded down but never to zero: that is for where nothing is proved."""
+    return np.maximum(bounds - objective, 0.0) * (1.0 - 2.0 * _U) if np.isfinite(objective) else np.zeros_like(bounds)
 
 
 def _norm(c: Vector) -> float:

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diht.duality import Bound, lower_bound, margin, primal, saddle_point
+from diht.duality import Bound, lower_bound, margin, primal, saddle_point, screen, upper_bound
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Polished, Solver, Start
+from diht.solvers.refit import refit
 
-__all__ = ["SOLVERS", "as_solver", "certify", "solve"]
+__all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
 
 Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
@@ -330,23 +331,29 @@ def _certificate(problem: Problem, w: NDArray[Any], intercept: float, alpha: Vec
     if bound.alpha is not alpha:
         g = np.zeros_like(g)
     point = saddle_point(problem, w, bound.alpha, b, u, g)
+    objective = primal(problem, w, b, u)
     return Certificate(
-        objective=primal(problem, w, b, u),
+        objective=objective,
         lower_bound=bound.value,
         bound=bound,
         fenchel=point.fenchel,
         ridge=point.ridge,
         margin=margin(problem, w, b, g=g),
+        support=np.flatnonzero(w),
+        attained=max(objective, upper_bound(problem, w, b, u)),
+        screening=screen(problem, bound, g),
     )
 
 
 def certify(
     problem: Problem,
-    w: ArrayLike,
+    w: ArrayLike | None = None,
     intercept: float | None = None,
     alpha: ArrayLike | None = None,
     tol: float = 1e-4,
     time_limit: float | None = None,
+    *,
+    support: ArrayLike | None = None,
 ) -> Certificate:
     """Bound how far a model, whoever found it, is from the best that the constraint allows.
 
@@ -354,30 +361,82 @@ def certify(
     ----------
     problem : Problem
         The problem that the model is meant to solve.
-    w : array of shape (d,)
+    w : array of shape (d,), optional
         Its coefficients, in the problem's units; the constraint must allow them.
     intercept : float, optional
         Its intercept; None takes the best one.
     alpha : array of shape (N,), optional
-        A dual point to evaluate (projected on the feasible set). Without it the dual is maximised, starting from the
-        dual point of the model itself, until the gap is within `tol` or improves no more.
+        A dual point to evaluate (projected on the feasible set). Without it the problem is solved, starting from the model
+        and its own dual point, until the gap is within `tol` or improves no more.
     tol, time_limit
         As in `solve`.
+    support : array of int, or of bool of shape (d,), optional
+        The features of the model, in place of `w`: the best coefficients for them are computed.
 
     Returns
     -------
     Certificate
-        The model's objective, a lower bound on the best possible one, and the gap between them.
+        The model's objective, a lower bound on the best possible one, and the gap between them; what is proved of each feature;
+        and, if the solve met a better model, that model.
     """
-    model = finite_vector("w", w, problem.shape[1])
-    if not problem.constraint.allows(model):
-        raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
-    b = _intercept_for(problem, model, intercept)
+    model, b = model_to_certify(problem, w, intercept, support)
     if alpha is not None:
         dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
-    else:
-        dual_point = solve(problem, _choose(problem), Start(model, b), tol=tol, time_limit=time_limit).alpha
-    return _certificate(problem, model, problem.intercept_of(model, b), dual_point)
+        return _certificate(problem, model, problem.intercept_of(model, b), dual_point)
+    result = solve(problem, start=Start(model, b), tol=tol, time_limit=time_limit)
+    return certificate_after(problem, model, b, result)
+
+
+def model_to_certify(
+    problem: Problem, w: ArrayLike | None, intercept: float | None, support: ArrayLike | None
+) -> tuple[Vector, float]:
+    """Return the model that a user gives by coefficients or by features, with its `b` of the centred design."""
+    if (w is None) == (support is None):
+        raise ValueError("one of w and support must be given" + ", not both" * (w is not None))
+    if support is not None:
+        if intercept is not None:
+            raise ValueError(f"intercept must be None where only a support is given, got {intercept!r}")
+        model, b, _ = refit(problem, _support(problem, support))
+        return model, b
+    model = finite_vector("w", w, problem.shape[1])  # type: ignore[arg-type]
+    if not problem.constraint.allows(model):
+        raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
+    return model, _intercept_for(problem, model, intercept)
+
+
+def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
+    """Return features, given by a mask or by their indices, ascending."""
+    d, array = problem.shape[1], np.asarray(support)
+    if array.ndim != 1 or (array.dtype.kind not in "biu" and array.size):
+        raise ValueError(f"support must be a list of indices or a mask, got {array.dtype} of shape {array.shape}")
+    if array.dtype.kind == "b":
+        if len(array) != d:
+            raise ValueError(f"support must have length {d} to match X if it is a mask, got length {len(array)}")
+        array = np.flatnonzero(array)
+    outside = array[(array < 0) | (array >= d)]
+    if len(outside):
+        raise ValueError(f"support must hold indices from 0 to {d - 1}, got {outside[0]}")
+    chosen = np.unique(array).astype(np.int64)
+    if len(chosen) < len(array):
+        raise ValueError("support must hold no index twice")
+    if not problem.constraint.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
+        raise ValueError(f"support must satisfy {problem.constraint}, got {len(chosen)} features")
+    return chosen
+
+
+def certificate_after(problem: Problem, w: Vector, b: float, result: Result) -> Certificate:
+    """Certify a model by a solve that started from it: its bound, and its model if that is better."""
+    found = result.certificate
+    certificate = _certificate(problem, w, problem.intercept_of(w, b), result.alpha)
+    better = certificate.objective - result.objective > _PROGRESS * abs(certificate.objective)
+    return replace(
+        certificate,
+        lower_bound=found.lower_bound,
+        bound=found.bound,
+        screening=found.screening,
+        attained=min(certificate.attained, found.attained),
+        better=Model(result.w, result.intercept, result.objective) if better else None,
+    )
 
 
 def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> float:

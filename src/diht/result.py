@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from diht.duality import Bound
+from diht.duality import Bound, Screening
 
-__all__ = ["Certificate", "Iterate", "Model", "Result", "Status", "Trace", "rounded_down", "rounded_up"]
+__all__ = ["Certificate", "Iterate", "Model", "Result", "Status", "Trace", "differing", "rounded_down", "rounded_up"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -116,6 +116,9 @@ class Model:
         return np.flatnonzero(self.w)
 
 
+_NOTHING = Screening(np.empty(0), np.empty(0))
+
+
 @dataclass(frozen=True, eq=False)
 class Certificate:
     """How good a model is, with the proof.
@@ -137,6 +140,19 @@ class Certificate:
         gap is zero, the support is the unique optimal one.
     scaled : bool
         Whether the columns were standardised: objective and bound then speak of the scaled problem.
+    support : array of int
+        The model's features, ascending.
+    attained : float
+        An upper bound on the best objective: that of the best model known (this one, or `better`), rounded up.
+    screening : Screening
+        Lower bounds on the best objectives without, and with, each feature.
+    required, excluded : arrays of int
+        The features, ascending, that are proved to be in every optimal model, and in none.
+    drop_cost, add_cost : arrays of shape (d,)
+        By how much more than the best model known, at least, every model without the feature costs, and every model with it.
+        Positive for the features required, and for those excluded; zero where nothing is proved.
+    better : Model, optional
+        A better model, if one was met while a given one was certified; in the problem's units.
     """
 
     objective: float
@@ -146,6 +162,10 @@ class Certificate:
     ridge: float
     margin: float
     scaled: bool = False
+    support: Indices = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    attained: float = field(default=np.inf, repr=False)
+    screening: Screening = field(default=_NOTHING, repr=False)
+    better: Model | None = field(default=None, repr=False)
 
     @property
     def gap(self) -> float:
@@ -157,13 +177,52 @@ class Certificate:
         """The gap divided by the objective."""
         return relative(self.gap, self.objective)
 
+    @cached_property
+    def required(self) -> Indices:
+        """Features in every optimal model, ascending."""
+        return self.screening.required(self.attained)
+
+    @cached_property
+    def excluded(self) -> Indices:
+        """Features in no optimal model, ascending."""
+        return self.screening.excluded(self.attained)
+
+    @property
+    def drop_cost(self) -> Vector:
+        """The least that every model without the feature costs more than the best one known."""
+        return self.screening.drop_cost(self.attained)
+
+    @property
+    def add_cost(self) -> Vector:
+        """The least that every model with the feature costs more than the best one known."""
+        return self.screening.add_cost(self.attained)
+
     def __str__(self) -> str:
         scaled = " (of the problem with standardised columns)" if self.scaled else ""
         return (
             f"objective {self.objective:.7g}{scaled}; no model allowed has an objective below "
             f"{rounded_down(self.lower_bound, 7)}: this one is within {rounded_up(self.gap, 3)} "
-            f"({rounded_up(100 * self.relative_gap, 2)}%) of the best possible"
+            f"({rounded_up(100 * self.relative_gap, 2)}%) of the best possible{self._proved()}{self._improved()}"
         )
+
+    def _proved(self) -> str:
+        """Say how many features are proved in or out, where any are."""
+        counts = {"required": len(self.required), "excluded": len(self.excluded)}
+        parts = [f"{count} {word}" for word, count in counts.items() if count]
+        total = sum(counts.values())
+        return f"; {' and '.join(parts)} feature{'s' * (total != 1)} proved" if parts else ""
+
+    def _improved(self) -> str:
+        if self.better is None:
+            return ""
+        count = differing(self.support, self.better.support)
+        changes = f"{count} feature{'s differ' if count != 1 else ' differs'}" if count else "with the same features"
+        return f"; a better model was found: objective {self.better.objective:.7g}, {changes}"
+
+
+def differing(support: Indices, other: Indices) -> int:
+    """Return how many features must be exchanged, added or dropped to come from one support to the other."""
+    return max(len(np.setdiff1d(support, other)), len(np.setdiff1d(other, support)))
 
 
 def rounded_down(value: float, digits: int) -> str:
