@@ -1,0 +1,155 @@
+r"""Gram matrices of some columns and the targets, with a bound on the error of every entry.
+
+With :math:`z_j` a column of the design or the targets y and :math:`C` the weights, :math:`C = S` or, with an intercept,
+:math:`C = S - s s^\top / \sum_i s_i` (which centres exactly), the entries are :math:`K_{ij} = z_i^\top C z_j`. For any x, with
+:math:`T = \sum_j |x_j| \, \mathrm{size}_j`,
+
+.. math:: |\hat K_{ij} - K_{ij}| \le \mathrm{error} \cdot \mathrm{size}_i \, \mathrm{size}_j , \qquad
+          |x^\top (\hat K - K) x| \le \mathrm{error} \cdot T^2 :
+
+what is computed from the Gram matrix alone, without another look at the data, can be made to hold in exact arithmetic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diht.design.base import Design, Index, gamma
+from diht.design.sparse import SparseDesign
+from diht.design.step import Vector
+from diht.design.view import AffineView
+
+__all__ = ["Gram", "gram"]
+
+FLOOR = 2.0**-500  # the least size of a column: covers the products that underflow
+CHUNK = 20_000_000  # entries of the rows that are weighted at a time
+SPARSE = 0.1  # fraction of stored entries up to which a sparse product is faster than a dense one
+
+
+@dataclass(frozen=True, eq=False)
+class Gram:
+    """The Gram matrix of the columns `features` and, last, of the targets.
+
+    Attributes
+    ----------
+    features : array of int
+    matrix : array of shape (len(features) + 1, len(features) + 1)
+    size : array of shape (len(features) + 1,)
+        At least the columns' norms.
+    error : float
+        Bound on the error of every entry, in units of the two sizes.
+    """
+
+    features: Index
+    matrix: Vector
+    size: Vector
+    error: float
+
+    @property
+    def quadratic(self) -> Vector:
+        """The features' own block, G."""
+        return self.matrix[:-1, :-1]
+
+    @property
+    def linear(self) -> Vector:
+        """The products of the features with the targets, h."""
+        return self.matrix[:-1, -1]
+
+    @property
+    def error_norm(self) -> float:
+        """Bound on the spectral norm of the error of G."""
+        return self.error * float(self.size[:-1] @ self.size[:-1]) * (1.0 + 1e-9)
+
+
+def gram(design: Design, y: Vector, s: Vector, centred: bool, features: Index, known: Gram | None = None) -> Gram:
+    """Compute the Gram matrix of some columns and the targets; `centred` by the weights where there is an intercept.
+
+    `known` is that of the first few of the features: only the other columns are computed.
+    """
+    new = 0 if known is None else len(known.features)
+    everything = np.array_equal(features, np.arange(design.shape[1]))
+    part = design if everything else design.columns(features)
+    total = float(s.sum())
+    target = (
+        y - float(s @ y) / total if centred else y
+    )  # any shift is as good to C, and this one is the best conditioned
+    base = part.base if isinstance(part, AffineView) else part
+    if isinstance(base, SparseDesign) and base._stored <= SPARSE * base.shape[0] * base.shape[1]:
+        columns, own, size, error = _sparse_products(part, base, target, s, centred, new)
+    else:
+        columns, own, size, error = _dense_products(part, target, s, centred, new)
+    if not everything:
+        design.count_reads_of(part)
+    n = len(features)
+    matrix = np.empty((n + 1, n + 1))
+    if known is not None:
+        matrix[:new, :new] = known.quadratic
+        size[:new] = np.maximum(size[:new], known.size[:-1])
+    matrix[:, new:n], matrix[new:n, :new] = columns, columns[:new].T
+    matrix[:n, n] = matrix[n, :n] = own[:n]
+    matrix[n, n] = own[n]
+    return Gram(features, matrix, size, error)
+
+
+def _dense_products(
+    part: Design, target: Vector, s: Vector, centred: bool, new: int
+) -> tuple[Vector, Vector, Vector, float]:
+    r"""Products of all columns with those from `new` on, and with the target; sizes, error.
+
+    Every factor :math:`\sqrt{s_i} z_{ij}` has a relative error of a few units, a product of two of them one of
+    :math:`\gamma_N` in units of the norms. The design is centred up to the rounding of its means: what is left,
+    :math:`t_j = z_j^\top s`, takes :math:`t_i t_j / \sum s` off the entries, and joins the error.
+    """
+    n, d = part.shape
+    columns, own, squares, left = np.zeros((d + 1, d - new)), np.zeros(d + 1), np.zeros(d + 1), np.zeros(d + 1)
+    root = np.sqrt(s)
+    step = max(1, CHUNK // (d + 1))
+    for start in range(0, n, step):
+        rows = np.arange(start, min(start + step, n))
+        Z, r = part.toarray(None if len(rows) == n else rows), root[rows] * target[rows]
+        Z *= root[rows, None]
+        # The same operand twice: BLAS then computes one triangle only.
+        product = Z.T @ Z if new == 0 else Z.T @ Z[:, new:]
+        columns[:d] = product if start == 0 else columns[:d] + product
+        own += np.append(r @ Z, r @ r)
+        squares += np.append(np.einsum("ij,ij->j", Z, Z), r @ r)
+        left += np.append(root[rows] @ Z, root[rows] @ r)
+    columns[d] = own[new:d]
+    error = 2.0 * float(gamma(n + 32))
+    size = np.sqrt(squares) * (1.0 + 1e-9) + FLOOR
+    if centred:
+        weight = float(np.sqrt(s.sum()))
+        left = np.abs(left) / weight + 2.0 * float(gamma(n + 32)) * size
+        size = size + left * (1.0 + 1e-9) / np.sqrt(error)
+    return columns, own, size, error * (1.0 + 1e-6)
+
+
+def _sparse_products(
+    part: Design, base: SparseDesign, target: Vector, s: Vector, centred: bool, new: int
+) -> tuple[Vector, Vector, Vector, float]:
+    r"""The same of stored entries: :math:`X^\top S X - f f^\top / \sum s` with f = X's, divided by the scales.
+
+    Sizes are those of the columns before centring, for so large are the errors.
+    """
+    import scipy.sparse as sp
+
+    n, d = part.shape
+    X = sp.csr_array(base._by_rows(), shape=base.shape, copy=False).astype(np.float64)
+    weighted = sp.csr_array(X.multiply(s[:, None]))
+    columns: Any = np.empty((d + 1, d - new))
+    columns[:d] = (X.T @ weighted[:, new:]).toarray()
+    columns[d] = weighted[:, new:].T @ target
+    own = np.append(weighted.T @ target, float(s @ target**2))
+    size = np.sqrt(np.append(weighted.multiply(X).sum(axis=0), own[d])) * (1.0 + 1e-9) + FLOOR
+    if centred:
+        f, total = np.append(weighted.sum(axis=0), float(s @ target)), float(s.sum())
+        columns -= np.outer(f, f[new:d] / total)
+        own -= f * (f[d] / total)
+    scale = part.scale if isinstance(part, AffineView) else None
+    if scale is not None:
+        q = np.append(scale, 1.0)
+        columns, own, size = columns / q[:, None] / scale[new:], own / q, size / q * (1.0 + 1e-12) + FLOOR
+    return columns, own, size, 16.0 * float(gamma(n + 32))
