@@ -1,0 +1,578 @@
+r"""Local search over supports: exchange one feature of a model for another while that lowers the objective.
+
+Around a model fitted on its support S, the objective without its intercept (which is eliminated) is, for a step p,
+
+.. math:: \varphi(w + p) \approx \varphi(w) - r^\top p + \tfrac12 p^\top H p , \qquad H = X^\top C X + \lambda I ,
+
+with r = 0 on S, C the diagonal of the curvatures :math:`s_i l''(u_i)` and X centred by them where there is an intercept (its Schur
+complement). For the squared loss this is no approximation. With :math:`M = H_{SS}^{-1}`, :math:`B = M H_{S \cdot}` and
+:math:`h_j = H_{jj} - H_{jS} B_{\cdot j}` the exchange of i in S for j outside lowers the quadratic by
+
+.. math:: \frac{(r_j + B_{ij} w_i / M_{ii})^2}{2 (h_j + B_{ij}^2 / M_{ii})} - \frac{w_i^2}{2 M_{ii}} ,
+
+what j gains once i has gone, less what leaving i out costs. So one matrix of k rows ranks all pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from diht.design import Design
+from diht.duality import primal
+from diht.intercept import best_intercept
+from diht.losses import Loss, QuadraticConjugate
+from diht.problem import Problem
+from diht.selection import top_k
+from diht.solvers.pool import Pool
+from diht.solvers.refit import refit
+
+__all__ = ["swap_search"]
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
+_MOST_ROWS = 200  # features that may leave, where there are too many to look at all
+_FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
+_ROUGH = 1e-3  # accuracy of a first fit with a loss that has kinks
+_CHORD_STEPS = 4
+_TRUST = 3.0  # times the fall that the quadratic promises: more than that is not hoped for
+
+
+def swap_search(
+    problem: Problem,
+    support: Indices,
+    w: Vector | None = None,
+    b: float = 0.0,
+    *,
+    rtol: float = 1e-9,
+    max_swaps: int = 1000,
+    candidates: int = 200,
+    shortlist: int = 10,
+    stop: Callable[[], bool] | None = None,
+    pool: Pool | None = None,
+) -> tuple[Vector, float, Vector, float]:
+    """Improve a support by swaps until none of those looked at lowers the objective.
+
+    The support is first filled up to what the constraint allows. All pairs are looked at where X is small, or else those of the
+    `candidates` features outside that promise most. For the squared loss their gains are exact; for other losses the `shortlist`
+    best by the quadratic are tried.
+
+    Parameters
+    ----------
+    problem : Problem
+    support : array of int
+        Where to start; may be empty.
+    w, b : array of shape (d,) and float
+        A model to start the first fit from.
+    rtol : float
+        Relative fall of the objective that is worth a swap.
+    max_swaps : int
+    candidates, shortlist : int
+    stop : callable, optional
+        Asked before every swap; True ends the search.
+    pool : Pool, optional
+        Is given every model met.
+
+    Returns
+    -------
+    w, b, u, objective
+        The model, its predictions Xw + b, and its objective: never above that of the best fit on the support given.
+    """
+    search = _Search(problem, rtol, max_swaps, candidates, shortlist, stop or (lambda: False), pool)
+    best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
+    descend = _swap_exactly if _is_quadratic(problem.loss) else _swap_by_trial
+    while not search.stop():
+        block = _Block.around(search, best)
+        better = block.leave(descend(block, block.enter(best)))
+        problem.design.count_reads_of(block.part.design)
+        finished = block.is_whole or not search.improves(better, best)
+        best = better
+        if finished or search.swaps_left <= 0:
+            break
+    return best.w, best.b, best.u, primal(problem, best.w, best.b, best.u)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """The best model on a support (some of its coefficients may be zero)."""
+
+    support: Indices
+    w: Vector
+    b: float
+    u: Vector
+    value: float
+
+
+@dataclass(eq=False)
+class _Search:
+    """What does not change during a search, and what is left of it."""
+
+    problem: Problem
+    rtol: float
+    swaps_left: int
+    candidates: int
+    shortlist: int
+    stop: Callable[[], bool]
+    pool: Pool | None
+    inside: Indices = field(init=False)
+    outside: Indices = field(init=False)
+    room: int = field(init=False)
+    diagonal: Vector | None = field(init=False, default=None)  # of the Hessian, for all features; only for ranking them
+
+    def __post_init__(self) -> None:
+        d = self.problem.shape[1]
+        m, self.inside, self.outside = self.problem.constraint.free(d)
+        self.room = min(m + len(self.inside), d - len(self.outside))
+
+    def ended(self) -> bool:
+        """Whether there may be no more swaps."""
+        return self.swaps_left <= 0 or self.stop()
+
+    def improves(self, new: _Fit, old: _Fit) -> bool:
+        """Whether a model is better by more than the tolerance, or no worse with more features."""
+        longer = len(new.support) > len(old.support)
+        return new.value <= old.value if longer else new.value < old.value - self.rtol * abs(old.value)
+
+    def fit(self, problem: Problem, support: Indices, w: Vector | None, b: float, rtol: float = 0.0) -> _Fit:
+        """Return the best model on a support, to `rtol` or well within the tolerance for swaps."""
+        w, b, u = refit(problem, support, w, b, rtol=max(rtol, 1e-2 * self.rtol))
+        return _Fit(support, w, b, u, primal(problem, w, b, u))
+
+    def first(self, support: Indices, w: Vector | None, b: float) -> _Fit:
+        """Fit on the support given, less what the constraint forbids, with what it asks for."""
+        support = np.setdiff1d(np.union1d(support, self.inside), self.outside)
+        fit = self.fit(self.problem, support, w, b)
+        if len(support) > self.room:
+            size = np.abs(fit.w)
+            size[self.inside] = np.inf
+            fit = self.fit(self.problem, top_k(size, self.room), fit.w, fit.b)
+        self.meet(fit.support, fit.w[fit.support], fit.b, fit.value)
+        return fit
+
+    def meet(self, support: Indices, values: Vector, b: float, value: float) -> None:
+        """Tell the pool of a model."""
+        if self.pool is not None:
+            order = np.argsort(support)
+            self.pool.insert(support[order], values[order], b, value)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The features that a round looks at
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A compact copy of some features, in whose numbering a round works: the support and the candidates to join it."""
+
+    search: _Search
+    features: Indices
+    part: Problem
+    Z: Matrix  # the part's design, dense
+    stays: NDArray[np.bool_]  # which features may not leave
+    is_whole: bool
+
+    @classmethod
+    def around(cls, search: _Search, fit: _Fit) -> _Block:
+        n, d = search.problem.shape
+        is_whole = max(n, search.room) * d <= _MOST_ENTRIES
+        chosen = np.arange(d) if is_whole else np.union1d(fit.support, _candidates(search, fit))
+        features = np.setdiff1d(chosen, search.outside)
+        part = _restricted(search.problem, features)
+        return cls(search, features, part, part.design.toarray(), np.isin(features, search.inside), is_whole)
+
+    def enter(self, fit: _Fit) -> _Fit:
+        """Return a model in the numbering of the block."""
+        return _Fit(np.searchsorted(self.features, fit.support), fit.w[self.features], fit.b, fit.u, fit.value)
+
+    def leave(self, fit: _Fit) -> _Fit:
+        """Return a model in the numbering of the problem."""
+        w = np.zeros(self.search.problem.shape[1])
+        w[self.features] = fit.w
+        return _Fit(self.features[fit.support], w, fit.b, fit.u, fit.value)
+
+    def fit(self, support: Indices, w: Vector, b: float, rtol: float = 0.0) -> _Fit:
+        """Return the best model on a support."""
+        return self.search.fit(self.part, np.sort(support), w, b, rtol)
+
+    def meet(self, support: Indices, values: Vector, b: float, value: float) -> None:
+        """Tell the pool of a model."""
+        self.search.meet(self.features[support], values, b, value)
+
+    def hessian(self, u: Vector, b: float, n_support: int) -> _Hessian:
+        """Return the curvature around the predictions u."""
+        part = self.part
+        c = part.s * _curvature(part.loss, u, part.y, part.s, _scale(part, u - b, n_support))
+        return _Hessian.weighted(self.Z, c, part.lam, part.fit_intercept)
+
+    def quadratic(self, fit: _Fit, hessian: _Hessian) -> _Quadratic:
+        """Return the quadratic around a model."""
+        part, rows = self.part, fit.support
+        r = -part.design.rmatvec(part.s * part.loss.derivative(fit.u, part.y))
+        if len(rows) * len(self.features) > _MOST_ENTRIES:  # the others keep their coefficients
+            costs = np.where(self.stays[rows], np.inf, fit.w[rows] ** 2 * hessian.diagonal[rows])
+            rows = np.sort(rows[np.argsort(costs, kind="stable")[:_MOST_ROWS]])
+        taken = self.stays.copy()
+        taken[fit.support] = True
+        rest = np.setdiff1d(fit.support, rows)
+        return _Quadratic.around(rows, rest, fit.w[rows], r, hessian, taken, self.stays)
+
+
+def _restricted(problem: Problem, features: Indices) -> Problem:
+    """Return the problem of some features alone."""
+    part = object.__new__(Problem)
+    for name in ("y", "loss", "constraint", "lam", "s", "fit_intercept"):
+        object.__setattr__(part, name, getattr(problem, name))
+    object.__setattr__(part, "design", problem.design.columns(features))
+    object.__setattr__(part, "center", None if problem.center is None else problem.center[features])
+    return part
+
+
+def _is_quadratic(loss: Loss) -> bool:
+    return isinstance(loss, QuadraticConjugate) and loss.low == -np.inf and loss.high == np.inf
+
+
+def _candidates(search: _Search, fit: _Fit) -> Indices:
+    r"""Return the features outside the support that promise most, each alone: :math:`r_j^2 / H_{jj}`."""
+    problem = search.problem
+    r = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.u, problem.y))
+    if search.diagonal is None:
+        search.diagonal = _diagonal(problem, fit)
+    promise = np.abs(r) / np.sqrt(search.diagonal)
+    promise[fit.support] = promise[search.outside] = 0.0
+    return top_k(promise, search.candidates + search.room - len(fit.support))
+
+
+def _diagonal(problem: Problem, fit: _Fit) -> Vector:
+    """Return the diagonal of H, for all features."""
+    scale = _scale(problem, fit.u - fit.b, len(fit.support))
+    c = problem.s * _curvature(problem.loss, fit.u, problem.y, problem.s, scale)
+    total = float(c.sum())
+    if total == 0.0:
+        return np.full(problem.shape[1], problem.lam)
+    mean, variance = problem.design.moments(c / total)
+    return np.asarray(total * (variance if problem.fit_intercept else variance + mean**2) + problem.lam)
+
+
+def _scale(problem: Problem, product: Vector, n_support: int) -> float:
+    """Return by how much the predictions change where a feature goes or comes: what a feature contributes on average."""
+    contribution = float(np.sqrt(problem.s @ product**2 / max(n_support, 1)))
+    return contribution or float(problem.s @ np.abs(problem.y)) or 1.0
+
+
+def _curvature(loss: Loss, u: Vector, y: Vector, s: Vector, scale: float) -> Vector:
+    """Return the mean of l'' over [u - scale, u + scale]: a loss with kinks, or with flat parts, is curved from afar."""
+    if _is_quadratic(loss):
+        return np.asarray(loss.second_derivative(u, y))
+    return np.asarray((loss.derivative(u + scale, y) - loss.derivative(u - scale, y)) / (2.0 * scale))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The quadratic
+
+
+@dataclass(frozen=True, eq=False)
+class _Hessian:
+    """H = A'A + lam I by its rows, which are kept."""
+
+    A: Matrix
+    lam: float
+    diagonal: Vector
+    known: dict[int, Vector] = field(default_factory=dict)
+
+    @classmethod
+    def weighted(cls, Z: Matrix, c: Vector, lam: float, fit_intercept: bool) -> _Hessian:
+        """Take A = C^(1/2) Z, Z centred by the weights c where there is an intercept."""
+        total = float(c.sum())
+        A = Z - (c / total) @ Z if fit_intercept and total > 0.0 else Z
+        A = np.sqrt(c)[:, None] * A
+        return cls(A, lam, np.einsum("ij,ij->j", A, A) + lam)
+
+    def rows(self, chosen: Indices) -> Matrix:
+        """Return some rows of H; those not known yet come from one product."""
+        new = np.array([j for j in chosen.tolist() if j not in self.known], dtype=np.int64)
+        if len(new):
+            for j, row in zip(new.tolist(), self.A[:, new].T @ self.A, strict=True):
+                row[j] = self.diagonal[j]
+                self.known[j] = row
+        return np.array([self.known[j] for j in chosen.tolist()]).reshape(len(chosen), len(self.diagonal))
+
+
+@dataclass(eq=False)
+class _Quadratic:
+    """The quadratic around the best model on a support, with what the module's formula needs; `support` is in no order."""
+
+    support: Indices
+    rest: Indices  # features of the model that are kept as they are
+    w: Vector
+    r: Vector
+    M: Matrix
+    B: Matrix
+    h: Vector
+    hessian: _Hessian
+    taken: NDArray[np.bool_]  # features that cannot enter
+    stays: NDArray[np.bool_]  # features that cannot leave
+
+    @classmethod
+    def around(
+        cls,
+        support: Indices,
+        rest: Indices,
+        w: Vector,
+        r: Vector,
+        hessian: _Hessian,
+        taken: NDArray[np.bool_],
+        stays: NDArray[np.bool_],
+    ) -> _Quadratic:
+        """Factorise H on the support."""
+        rows = hessian.rows(support)
+        M = _inverse(rows[:, support])
+        B = M @ rows
+        B[:, support] = np.eye(len(support))
+        h, r = hessian.diagonal - np.einsum("ij,ij->j", rows, B), r.copy()
+        h[support] = r[support] = 0.0
+        return cls(support, rest, w.copy(), r, M, B, h, hessian, taken, stays)
+
+    def gains(self) -> Matrix:
+        """Return by how much each exchange of a row for a column lowers the quadratic; at most 0 for columns that are taken."""
+        inverse = 1.0 / self.M.diagonal()
+        costs = np.where(self.stays[self.support], np.inf, np.square(self.w) * inverse)
+        gains = self.B * (self.w * inverse)[:, None]
+        gains += self.r
+        np.square(gains, out=gains)
+        curvature = np.square(self.B)
+        curvature *= inverse[:, None]
+        curvature += self._curvatures()
+        gains /= curvature
+        gains -= costs[:, None]
+        gains *= 0.5
+        return gains
+
+    def best_addition(self) -> int:
+        """Return the feature that alone lowers the quadratic most."""
+        return int(np.argmax(np.where(self.taken, -1.0, np.square(self.r) / self._curvatures())))
+
+    def _curvatures(self) -> Vector:
+        """Return h, which rounding must not take below lam; infinite where a feature cannot enter."""
+        return np.where(self.taken, np.inf, np.maximum(self.h, self.hessian.lam))
+
+    def add(self, j: int) -> None:
+        """Take a feature into the support."""
+        k = len(self.support)
+        self.support, self.w = np.append(self.support, j), np.append(self.w, 0.0)
+        self.B, self.M = np.pad(self.B, ((0, 1), (0, 0))), np.pad(self.M, (0, 1))
+        self._enter(k, j)
+
+    def swap(self, row: int, j: int) -> None:
+        """Exchange a feature of the support for another."""
+        self._leave(row)
+        self._enter(row, j)
+
+    def _leave(self, row: int) -> None:
+        """Take a feature out of the support; its row is zero then."""
+        m, beta = self.M[row, row], self.B[row].copy()
+        self.r += beta * (self.w[row] / m)
+        self.h += np.square(beta) / m
+        self.B -= np.outer(self.M[:, row] / m, beta)
+        self.M, self.w = _without(self.M, self.w, row)
+        self.taken[self.support[row]] = False
+
+    def _enter(self, row: int, j: int) -> None:
+        """Take a feature into the support, in a row that is zero."""
+        h, beta = max(self.h[j], self.hessian.lam), self.B[:, j].copy()
+        t = self.r[j] / h
+        of_j = self.hessian.rows(np.array([j]))[0]
+        new = of_j - of_j[self.support] @ self.B
+        self.r -= new * t
+        self.h -= np.square(new) / h
+        self.r[j] = self.h[j] = 0.0
+        new /= h
+        new[j] = 1.0
+        self.B -= np.outer(beta, new)
+        self.B[row] = new
+        self.M, self.w = _with(self.M, self.w, row, beta, h, t)
+        self.support[row] = j
+        self.taken[j] = True
+
+    def after(self, row: int, j: int) -> tuple[Indices, Vector, Matrix]:
+        """Return the support, the coefficients and M after an exchange."""
+        m, beta = self.M[row, row], self.B[row, j]
+        h = max(self.h[j] + beta**2 / m, self.hessian.lam)
+        t = (self.r[j] + beta * self.w[row] / m) / h
+        M, w = _without(self.M, self.w, row)
+        M, w = _with(M, w, row, self.B[:, j] - self.M[:, row] * (beta / m), h, t)
+        support = self.support.copy()
+        support[row] = j
+        return support, w, M
+
+
+def _inverse(H: Matrix) -> Matrix:
+    """Invert a positive definite matrix."""
+    try:
+        factor = scipy.linalg.cho_factor(H, check_finite=False)
+    except scipy.linalg.LinAlgError:  # definite, but not to rounding
+        return np.asarray(np.linalg.pinv(H, hermitian=True))
+    return np.asarray(scipy.linalg.cho_solve(factor, np.eye(len(H)), check_finite=False))
+
+
+def _without(M: Matrix, w: Vector, row: int) -> tuple[Matrix, Vector]:
+    """Return the inverse and the coefficients where a feature leaves, zero in its row."""
+    m = M[:, row] / M[row, row]
+    M, w = M - np.outer(m, M[row]), w - m * w[row]
+    M[row], M[:, row], w[row] = 0.0, 0.0, 0.0
+    return M, w
+
+
+def _with(M: Matrix, w: Vector, row: int, beta: Vector, h: float, t: float) -> tuple[Matrix, Vector]:
+    """Return the inverse and the coefficients where a feature joins, in a row that is zero, with the coefficient t."""
+    column = -beta
+    column[row] = 1.0
+    return M + np.outer(column, column / h), w + column * t
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The two ways to descend
+
+
+def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
+    """Make the best swap over and over, for a quadratic objective; what the updates arrive at is confirmed by a new fit."""
+    hessian = block.hessian(fit.u, fit.b, len(fit.support))
+    while True:
+        quadratic = block.quadratic(fit, hessian)
+        if not _walk(block, quadratic, fit):
+            return fit
+        w = fit.w.copy()
+        w[fit.support] = 0.0
+        w[quadratic.rest], w[quadratic.support] = fit.w[quadratic.rest], quadratic.w
+        new = block.fit(np.append(quadratic.rest, quadratic.support), w, fit.b)
+        block.meet(new.support, new.w[new.support], new.b, new.value)
+        if not block.search.improves(new, fit):
+            return new if new.value < fit.value else fit
+        fit = new
+
+
+def _walk(block: _Block, quadratic: _Quadratic, fit: _Fit) -> bool:
+    """Fill the support, then swap while that lowers the quadratic; tell whether anything was done."""
+    search, moved, value = block.search, False, fit.value
+    while len(quadratic.support) + len(quadratic.rest) < search.room and not search.stop():
+        quadratic.add(quadratic.best_addition())
+        moved = True
+    for _ in range(_FRESH):
+        gains = quadratic.gains()
+        if search.ended() or not gains.size:
+            break
+        row, j = divmod(int(np.argmax(gains)), gains.shape[1])
+        if not gains[row, j] > search.rtol * abs(value):
+            break
+        value -= gains[row, j]
+        quadratic.swap(row, j)
+        search.swaps_left -= 1
+        moved = True
+        if search.pool is not None:
+            _tell(block, quadratic, fit)
+    return moved
+
+
+def _tell(block: _Block, quadratic: _Quadratic, fit: _Fit) -> None:
+    """Tell the pool of the model that the updates have arrived at, with its own objective."""
+    w = np.zeros_like(fit.w)
+    w[quadratic.rest], w[quadratic.support] = fit.w[quadratic.rest], quadratic.w
+    support = np.sort(np.append(quadratic.rest, quadratic.support))
+    u = block.part.design.matvec(w, support=support) + fit.b
+    block.meet(support, w[support], fit.b, primal(block.part, w, fit.b, u))
+
+
+def _swap_by_trial(block: _Block, fit: _Fit) -> _Fit:
+    """Make the first swap that lowers the objective, of those that lower its quadratic model most, until none does."""
+    while True:
+        hessian = block.hessian(fit.u, fit.b, len(fit.support))
+        quadratic = block.quadratic(fit, hessian)
+        missing = block.search.room - len(fit.support)
+        new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
+        if new is None or block.search.stop():
+            return fit
+        fit = new
+
+
+def _filled(block: _Block, quadratic: _Quadratic, fit: _Fit, n_new: int) -> _Fit | None:
+    """Add the features that lower the quadratic most, one by one, and fit."""
+    for _ in range(n_new):
+        quadratic.add(quadratic.best_addition())
+    new = block.fit(np.append(quadratic.rest, quadratic.support), fit.w, fit.b)
+    block.meet(new.support, new.w[new.support], new.b, new.value)
+    return new if block.search.improves(new, fit) else None
+
+
+def _first_better(block: _Block, quadratic: _Quadratic, fit: _Fit) -> _Fit | None:
+    """Try the best partner of each of the most promising features outside."""
+    search, gains = block.search, quadratic.gains()
+    if not gains.size:
+        return None
+    best = np.where(quadratic.taken, -np.inf, gains.max(axis=0))
+    for j in np.argsort(-best, kind="stable")[: search.shortlist].tolist():
+        if search.ended() or best[j] == -np.inf:
+            return None
+        new = _trial(block, quadratic, fit, int(np.argmax(gains[:, j])), j)
+        if new is not None and search.improves(new, fit):
+            search.swaps_left -= 1
+            return new
+    return None
+
+
+def _trial(block: _Block, quadratic: _Quadratic, fit: _Fit, row: int, j: int) -> _Fit | None:
+    """Fit after a swap, unless a cheaper look shows that it does not pay."""
+    part, (support, x, M) = block.part, quadratic.after(row, j)
+    w = fit.w.copy()
+    w[quadratic.support[row]] = 0.0
+    w[support] = x
+    everything, b = np.append(support, quadratic.rest), fit.b
+    if part.loss.mu > 0:
+        design = part.design.columns(everything)
+        w[everything], b, value, hopeless = _chord(part, design, w[everything], b, M, fit.value)
+        part.design.count_reads_of(design)
+    else:
+        rough = block.fit(everything, w, b, _ROUGH)
+        w, b, value = rough.w, rough.b, rough.value
+        hopeless = value - 2.0 * _ROUGH * abs(value) > fit.value
+    block.meet(everything, w[everything], b, value)
+    if hopeless:
+        return None
+    new = block.fit(everything, w, b)
+    block.meet(new.support, new.w[new.support], new.b, new.value)
+    return new
+
+
+def _chord(
+    part: Problem, design: Design, x: Vector, b: float, M: Matrix, target: float
+) -> tuple[Vector, float, float, bool]:
+    """Take Newton's steps with a fixed inverse M of the Hessian of the first coefficients, until it is clear what can be had.
+
+    Return the model with its value, and whether to give up on it. No step is needed below `target`.
+    """
+    m = len(M)
+
+    def model(x: Vector) -> tuple[float, Vector, float]:
+        u = design.matvec(x)
+        best = best_intercept(part.loss, u, part.y, part.s, b) if part.fit_intercept else 0.0
+        return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
+
+    b, u, value = model(x)
+    for _ in range(_CHORD_STEPS):
+        if value < target:
+            return x, b, value, False
+        gradient = design.rmatvec(part.s * part.loss.derivative(u, part.y))[:m] + part.lam * x[:m]
+        step = -M @ gradient
+        if value + 0.5 * _TRUST * float(gradient @ step) > target:
+            return x, b, value, True
+        trial = np.append(x[:m] + step, x[m:])
+        new_b, new_u, new_value = model(trial)
+        if not new_value < value:
+            break
+        x, b, u, value = trial, new_b, new_u, new_value
+    return x, b, value, False
