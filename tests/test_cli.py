@@ -331,6 +331,71 @@ def test_certify_coefficients_of_another_tool(data, capsys):
     assert bound <= best_of_two(lam=0.2) * (1 + 1e-5)
 
 
+def test_certify_says_what_is_better_and_what_is_proved(data, tmp_path, capsys):
+    mine = tmp_path / "mine.csv"
+    mine.write_text("name,coefficient\nbmi,0.09\ndose,0.5\nintercept,0.01\n")
+    assert run("certify", mine, data / "numbers.csv", "--lam", "0.1") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "required bmi (in every best possible model)" in text
+    assert "missing risk (in every best possible model, but not in yours)" in text
+    assert "excluded dose (in no best possible model)" in text
+    assert "Of the 4 features not in your model 3 are excluded." in text
+    assert "A better model was found: objective" in text
+    assert "new risk (not in your model) gone dose (in yours only)" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("names.csv", "feature\nbmi\nrisk\n"),
+        ("names.txt", "risk\nbmi\n"),
+        ("names.json", '["bmi", "risk"]'),
+        ("places.json", "[1, 3]"),
+        ("places.csv", "1\n3\n"),
+    ],
+)
+def test_certify_a_list_of_names(data, tmp_path, capsys, name, content):
+    path = tmp_path / name
+    path.write_text(content)
+    assert run("certify", path, data / "numbers.csv", "--lam", "0.2", "--no-standardize", "--tol", "1e-3") == 0
+    out = capsys.readouterr().out
+    assert "2 features\n" in out
+    objective, _ = figures_in(out)
+    assert objective == pytest.approx(best_of_two(lam=0.2), rel=1e-5)
+    assert "better model" not in out
+
+
+def test_certify_coefficients_of_every_column(data, tmp_path, capsys):
+    path = tmp_path / "sklearn.json"
+    path.write_text(json.dumps({"coef_": [0, 0.09, 0, -0.9, 0, 0], "intercept_": 0.01}))
+    argv = [data / "numbers.csv", "--lam", "0.2", "--no-standardize"]
+    assert run("certify", path, *argv) == 0
+    found = figures_in(capsys.readouterr().out)
+    assert run("certify", data / "mine.csv", *argv) == 0
+    assert found == figures_in(capsys.readouterr().out)
+    path.write_text(json.dumps({"coef_": [1.0]}))
+    assert "1 coefficients, where" in refused(capsys, "certify", path, *argv)
+    path.write_text(json.dumps({"a": "b"}))
+    assert "expected a number" in refused(capsys, "certify", path, *argv)
+    path.write_text(json.dumps([99]))
+    assert "has no feature 99 (its first one is 'age')" in refused(capsys, "certify", path, *argv)
+    path.write_text(json.dumps(["bmi", 1]))
+    assert "a feature comes twice" in refused(capsys, "certify", path, *argv)
+    path.write_text(json.dumps(["bmi", "age", "dose"]))
+    assert "2 features allowed, but the model of" in refused(capsys, "certify", path, *argv, "--k", "2")
+
+
+def test_fit_shows_and_writes_what_is_proved_of_features(data, capsys, tmp_path):
+    assert run("fit", data / "numbers.csv", *QUICK, "--out", tmp_path) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "drop cost" in text
+    assert "Features with a * are required" in text
+    assert "4 of the 6 features are proved to be in no best possible model" in text
+    equation = read_model(str(tmp_path / "model.json")).equations[0]
+    assert equation.required.tolist() == equation.indices.tolist() == [1, 3]
+    assert equation.figures.excluded == 4
+
+
 def test_certify_coefficients_by_number_and_for_classes(data, tmp_path, capsys):
     mine = tmp_path / "mine.csv"
     mine.write_text("feature 2,0.1\n4,-0.9\n")
@@ -478,7 +543,7 @@ def test_bad_models(data, models, tmp_path, capsys, command):
         "": "empty file",
         text[:500]: "not a model file, or a damaged one",
         text.replace('"k": 2', '"k": 3'): "checksum",
-        text.replace('"format_version": 1', '"format_version": 7'): "model format version 7",
+        text.replace('"format_version": 2', '"format_version": 7'): "model format version 7",
         "{}": "not a model file of diht",
     }.items():
         path.write_text(content)

@@ -17,26 +17,31 @@ from diht.report.model import (
     Data,
     Equation,
     Figures,
+    GivenModel,
     SavedModel,
     as_labels,
     equation_labels,
     feature_name,
-    read_coefficients,
+    is_given_model,
+    read_given_model,
     read_model,
     to_json,
 )
 from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, to_png
-from diht.report.text import Context, certificate_in_words, fit_report, percent, printable, significant
+from diht.report.text import Context, Finding, certificate_in_words, fit_report, percent, printable, significant
 from diht.result import Status
 
 
-def make_equation(label=None, indices=(1, 3), values=(0.5, -2.0), intercept=0.25, dtype="float64", figures=None):
+def make_equation(
+    label=None, indices=(1, 3), values=(0.5, -2.0), intercept=0.25, dtype="float64", figures=None, costs=None
+):
     return Equation(
         label,
         np.array(indices, dtype=np.int64),
         np.array(values, dtype=dtype),
         intercept,
         figures or Figures(1.0, 0.75, True, Status.STALLED),
+        None if costs is None else np.array(costs),
     )
 
 
@@ -67,6 +72,9 @@ MODELS = {
     "float32": make_model(dtype="float32", equations=(make_equation(values=(0.1, 1e-20), dtype="float32"),)),
     "no names": make_model(feature_names=None, data=Data(None, 100, True, None, False)),
     "empty": make_model(equations=(make_equation(indices=(), values=()),)),
+    "required": make_model(
+        equations=(make_equation(figures=Figures(1.0, 0.75, True, Status.STALLED, 2), costs=(0.0, 0.12345)),)
+    ),
     "odd names": make_model(feature_names=("a,b", "", "ü\n", "\x1b[31m", '"')),
 }
 
@@ -94,16 +102,28 @@ def test_round_trip(model, tmp_path):
         np.testing.assert_array_equal(new.values, old.values)
         assert new.values.dtype == old.values.dtype == model.dtype
         assert new.figures == old.figures
+        np.testing.assert_array_equal(new.drop_cost, old.drop_cost)
+        np.testing.assert_array_equal(new.required, old.required)
 
 
 def test_file_says_what_it_should():
     content = json.loads(to_json(MODELS["two classes"]))
     assert content["format"] == "diht-model"
     assert content["loss"] == {"name": "smoothed_hinge", "gamma": 0.3}
-    assert content["equations"][0]["coefficients"][1] == {"index": 3, "name": "column 3", "value": -2.0}
+    assert content["equations"][0]["coefficients"][1] == {
+        "index": 3,
+        "name": "column 3",
+        "value": -2.0,
+        "drop_cost": 0.0,
+    }
     figures = content["equations"][0]["certificate"]
     assert figures["gap"] == 0.25
     assert figures["status"] == "stalled"
+    assert figures["required"] == []
+    equation = json.loads(to_json(MODELS["required"]))["equations"][0]
+    assert equation["certificate"]["required"] == [3]
+    assert equation["certificate"]["excluded"] == 2
+    assert equation["coefficients"][1]["drop_cost"] == 0.12345
 
 
 def read_or_one_line(path):
@@ -207,8 +227,16 @@ def with_coefficients(*coefficients):
     return json.dumps(document)
 
 
-def entry(index, value=1.0, name=None):
-    return {"index": index, "name": f"column {index}" if name is None else name, "value": value}
+def entry(index, value=1.0, name=None, cost=0.0):
+    name = f"column {index}" if name is None else name
+    return {"index": index, "name": name, "value": value, "drop_cost": cost}
+
+
+def with_certificate(**changes):
+    document = json.loads(to_json(MODELS["required"]))
+    del document["checksum"]
+    document["equations"][0]["certificate"] |= changes
+    return json.dumps(document)
 
 
 BAD_FILES = {
@@ -221,7 +249,8 @@ BAD_FILES = {
     "[" * 100_000: "nested too deeply",
     '{"k": NaN}': "NaN is not a number",
     '{"k": 1, "k": 2}': "comes twice",
-    changed(format_version=2, diht_version="9.9"): r"format version 2 \(written by diht 9.9\)",
+    changed(format_version=3, diht_version="9.9"): r"format version 3 \(written by diht 9.9\)",
+    changed(format_version=1, diht_version="0.0"): r"format version 1 \(written by diht 0.0\)",
     changed(extra=1): "unknown entry 'extra'",
     changed(n_features=0): "n_features: expected a whole number",
     changed(n_features=10**30): "n_features: expected a whole number",
@@ -250,6 +279,13 @@ BAD_FILES = {
     with_coefficients(entry(1, "2")): "value: expected a number",
     with_coefficients(entry(1, name="column 2")): "name: expected one of column 1",
     with_coefficients(*map(entry, range(4))): "4 coefficients, where k = 3",
+    with_coefficients(entry(1, cost=-0.1)): "drop_cost: expected a number, zero or more",
+    with_coefficients(entry(1, cost=0.1)): r"required: expected \[1\], the features with a positive drop_cost",
+    with_certificate(required=[]): r"required: expected \[3\]",
+    with_certificate(required=[3, 5]): "expected a whole number from 0 to 4, got 5",
+    with_certificate(required=3): "required: expected a list",
+    with_certificate(excluded=6): "excluded: expected a whole number from 0 to 5, got 6",
+    with_certificate(excluded=[1]): "excluded: expected a whole number",
     to_json(make_model()).replace("-2.0", "-2.5"): "checksum",
 }
 
@@ -337,35 +373,81 @@ def test_labels_and_names():
     assert feature_name(1, ["a", "b"]) == "b"
 
 
-# coefficients of other tools
+# models of other tools
 
 
-@pytest.mark.parametrize("header", ["", "name,coefficient\n", "\ufeffterm,estimate\n"])
-@pytest.mark.parametrize("intercept", ["intercept", "(Intercept)"])
+@pytest.mark.parametrize("header", ["", "name,coefficient\n", "\ufeffterm,estimate\n", '"","s0"\n', ",0\n"])
+@pytest.mark.parametrize("intercept", ["intercept", "(Intercept)", "const"])
 def test_coefficients_by_name(tmp_path, header, intercept):
     path = written(tmp_path / "c.csv", f'{header}a,1.5\n\n"b, c",-2e-3\n{intercept},4\n')
-    assert read_coefficients(path) == ({"a": 1.5, "b, c": -0.002}, 4.0)
+    assert is_given_model(path)
+    assert read_given_model(path) == GivenModel(("a", "b, c"), (1.5, -0.002), 4.0)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("name", "text", "expected"),
     [
-        ("", "no line"),
-        ("name,value\n", "no line"),
-        ("a,1\nb\n", "line 2: expected name,coefficient, got 1 cells"),
-        ("a,1\nb,x\n", "line 2: 'x' is not a finite number"),
-        ("a,nan\n", "'nan' is not a finite number"),
-        ("a,1\na,2\n", "'a' comes twice"),
-        ('a,1\n"b,2\n', "line 2"),
-        ("\udcff,1\n", "not UTF-8"),
+        ("c.csv", "a;1.5\nb;2\n", GivenModel(("a", "b"), (1.5, 2.0))),
+        ("c.tsv", "name\tvalue\na\t1.5\n", GivenModel(("a",), (1.5,))),
+        ("c.csv", ",name,value\n0,a,1.5\n1,b,2\n", GivenModel(("a", "b"), (1.5, 2.0))),
+        ("c.csv", "a\nb c\n\n", GivenModel(("a", "b c"), None)),
+        ("c.txt", "feature\na\n2\n", GivenModel(("a", "2"), None)),
+        ("c.json", '["a", "b"]', GivenModel(("a", "b"), None)),
+        ("c.json", "[0, 4]", GivenModel((0, 4), None)),
+        ("c.json", '{"support": [0, 4]}', GivenModel((0, 4), None)),
+        ("c.json", '{"a": 1, "b": -2.5, "Intercept": 3}', GivenModel(("a", "b"), (1.0, -2.5), 3.0)),
+        ("c.json", '{"coefficients": {"a": 1}, "intercept": 3}', GivenModel(("a",), (1.0,), 3.0)),
+        ("c.json", '{"coef_": [[0, 2.5]], "intercept_": [3]}', GivenModel((0, 1), (0.0, 2.5), 3.0)),
+        ("c.json", '{"coef_": [0, 2.5]}', GivenModel((0, 1), (0.0, 2.5))),
     ],
 )
-def test_bad_coefficients(tmp_path, text, message):
-    path = tmp_path / "c.csv"
+def test_models_of_other_tools(tmp_path, name, text, expected):
+    path = written(tmp_path / name, text)
+    assert is_given_model(path)
+    assert read_given_model(path) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.csv", "", "no line"),
+        ("c.csv", "name,value\n", "no line"),
+        ("c.csv", "feature\n", "no line"),
+        ("c.csv", "a,1\nb\n", "line 2: expected name,coefficient, got 1 cells"),
+        ("c.csv", "a,1,2\n", "line 1: expected name,coefficient, got 3 cells"),
+        ("c.csv", "a,1\nb,x\n", "line 2: 'x' is not a finite number"),
+        ("c.csv", "a,nan\n", "'nan' is not a finite number"),
+        ("c.csv", "a,1\na,2\n", "line 2: 'a' comes twice"),
+        ("c.csv", "a\na\n", "line 2: 'a' comes twice"),
+        ("c.csv", 'a,1\n"b,2\n', "line 2"),
+        ("c.csv", "\udcff,1\n", "not UTF-8"),
+        ("c.json", "[]", "no feature"),
+        ("c.json", "[true]", "expected a whole number"),
+        ("c.json", "[1.5]", "expected a text, got 1.5"),
+        ("c.json", '["a", "a"]', "a feature comes twice"),
+        ("c.json", '{"intercept": 1}', "no coefficients"),
+        ("c.json", '{"a": "x"}', "a: expected a number, got 'x'"),
+        ("c.json", '{"a": 1, "a": 2}', "comes twice"),
+        ("c.json", '{"coef_": [1], "intercept_": [1, 2]}', "intercept_: expected one number"),
+        ("c.json", '{"coef_": [[1], [2]]}', r"expected a number, got \[1\]"),
+        ("c.json", "3", "expected an object"),
+    ],
+)
+def test_bad_models_of_other_tools(tmp_path, name, text, message):
+    path = tmp_path / name
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(ValueError, match=message) as caught:
-        read_coefficients(str(path))
+        read_given_model(str(path))
     assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_models_of_other_tools(tmp_path):
+    for name in ("none.csv", "none.json"):
+        with pytest.raises(FileNotFoundError, match="no such file"):
+            read_given_model(str(tmp_path / name))
+    assert not is_given_model(written(tmp_path / "model.json", to_json(make_model())))
+    assert not is_given_model(written(tmp_path / "model.json", "{}"))
 
 
 # words
@@ -425,6 +507,43 @@ def test_report_orders_by_the_effect_of_a_standard_deviation():
     text = report(make_model(), [np.array([9.0, -1.0])])
     assert "per std. dev." in text
     assert text.index("column 1 0.5 9") < text.index("column 3 -2 -1")
+
+
+def test_report_marks_required_features():
+    text = report(MODELS["required"])
+    assert "column 3 -2 0.123 *" in text  # rounded down
+    assert "column 1 0.5 (intercept)" in text  # nothing is proved of it
+    assert "required: proved to be in every best possible model with at most 3 features" in text
+    assert "2 of the 5 features are proved to be in no best possible model" in text
+    assert "required" not in report(make_model())
+    assert "drop cost" not in report(make_model())
+    several = make_model((0, 1, 2), equations=tuple(make_equation(c, costs=(0.5, 0.0)) for c in range(3)))
+    assert "in every best possible model for the class with" in report(several)
+
+
+def test_findings_about_a_given_model():
+    context = Context(1e-4, 5, fitted=False)
+
+    def words(*finding, model=MODELS["regression"]):
+        return " ".join(certificate_in_words(model, context, [Finding(*finding)] * len(model.equations)).split())
+
+    none = np.array([], dtype=np.int64)
+    assert "the gap is too wide for that" in words(none, none)
+    text = words(np.array([0, 1]), np.array([2, 3]))
+    assert "required column 1 (in every" in text
+    assert "missing column 0 (in every best possible model, but not in yours)" in text
+    assert "excluded column 3 (in no best possible model)" in text
+    assert "Of the 3 features not in your model 1 is excluded." in text
+    assert "To narrow the gap" in text
+    better = make_equation(indices=(0, 1), values=(7.0, 8.0), figures=Figures(0.8, 0.75, True, Status.STALLED))
+    text = words(none, none, better)
+    assert "A better model was found: objective 0.8, 20% lower new column 0 (not in your model)" in text
+    assert "gone column 3 (in yours only)" in text
+    assert "column 1 8 column 0 7 (intercept) 0.25" in text
+    assert "To narrow the gap" not in text
+    same = make_equation(values=(1.0, 1.0), figures=Figures(0.8, 0.75, True, Status.STALLED))
+    assert "found with the same features: objective 0.8" in words(none, none, same)
+    assert "Class 2.5: what is proved" in words(none, none, model=MODELS["several classes"])
 
 
 def test_report_of_an_optimal_model():

@@ -156,10 +156,13 @@ Ctrl-C ends the solve and reports the best so far; a second one quits.
 """
 
 _CERTIFY_NOTES = f"""\
-MODEL is the model.json of a fit, or, from any other tool, a CSV file with
-lines of name,coefficient, the constant term in a line intercept,value. A
-model.json brings its own problem, which the options replace; for a CSV file
-the defaults are as many features as it has, and else those of "diht fit".
+MODEL is the model.json of a fit, or a model of any other tool: a CSV file with
+lines of name,coefficient, the constant term in a line intercept,value, or a
+JSON file such as {{"age": 0.5, "bmi": -1, "intercept": 2}}. Names alone, one a
+line or ["age", "bmi"], stand for the best model with these features; numbers
+in place of names count columns. A model.json brings its own problem, which the
+options replace; for others the defaults are as many features as the model has,
+and else those of "diht fit".
 
 {_FILES}"""
 
@@ -225,7 +228,7 @@ def _add_predict(parser: _Arguments) -> None:
 
 
 def _add_certify(parser: _Arguments) -> None:
-    parser.add_argument("model", metavar="MODEL", help="model.json of a fit, or a CSV file of coefficients")
+    parser.add_argument("model", metavar="MODEL", help="model.json of a fit, or coefficients or names (see below)")
     parser.add_argument("file", metavar="FILE", help="the data, with targets")
     problem = parser.add_argument_group("problem")
     problem.add_argument("--target", metavar="NAME", help="column, or its number from 0")

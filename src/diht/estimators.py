@@ -201,7 +201,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     solver : str or Solver, default="auto"
         The method: "auto", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
     exact : bool, default=False
-        Whether to branch until the model is proved optimal.
+        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=False
@@ -240,7 +240,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     gap_ : float
         objective_ - lower_bound_: the model is at most this far from the best one.
     certificate_ : Certificate
-        These figures with their proof.
+        These figures with their proof, and what is proved of each feature: `required` (indices of those in every optimal
+        model), `excluded` (in none), `drop_cost` and `add_cost` (the least that a model without, or with, it costs more).
     result_ : Result
         All that the solver returned: status, passes over X, trace.
     n_iter_ : int
@@ -258,7 +259,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     -----
     The problem is NP-hard, and no solver promises its optimum. But every dual point bounds the optimum from below, so that
     `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
-    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller.
+    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller. Even then single
+    features can be settled: see `certificate_.required` and `certificate_.excluded`.
 
     Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
     say, or orthogonal to all that is left to explain.
@@ -390,7 +392,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     solver : str or Solver, default="auto"
         The method: "auto", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
     exact : bool, default=False
-        Whether to branch until the model is proved optimal.
+        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=False
@@ -431,7 +433,9 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     gap_ : float or ndarray of shape (n_classes,)
         objective_ - lower_bound_: the model is at most this far from the best one.
     certificate_ : Certificate or list of Certificate
-        These figures with their proof.
+        These figures with their proof, and what is proved of each feature: `required` (indices of those in every optimal
+        model), `excluded` (in none), `drop_cost` and `add_cost` (the least that a model without, or with, it costs more). With
+        more than two classes one for each class against the rest.
     result_ : Result or list of Result
         All that the solver returned: status, passes over X, trace.
     n_iter_ : int
@@ -449,7 +453,8 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     -----
     The problem is NP-hard, and no solver promises its optimum. But every dual point bounds the optimum from below, so that
     `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
-    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller.
+    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller. Even then single
+    features can be settled: see `certificate_.required` and `certificate_.excluded`.
 
     Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
     say, or orthogonal to all that is left to explain.

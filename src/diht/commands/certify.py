@@ -18,8 +18,7 @@ from diht.commands.targets import choose_loss
 from diht.datasets import Table, read_table
 from diht.design import as_design
 from diht.estimators import standard_deviations
-from diht.loop import certify as evaluate
-from diht.loop import solve
+from diht.loop import certificate_after, model_to_certify, solve
 from diht.losses import as_loss
 from diht.problem import Problem, normalised_weights
 from diht.report.live import LiveLine
@@ -27,15 +26,17 @@ from diht.report.model import (
     Data,
     Equation,
     Figures,
+    GivenModel,
     SavedModel,
     as_labels,
     equation_labels,
     feature_name,
-    read_coefficients,
+    is_given_model,
+    read_given_model,
     read_model,
 )
-from diht.report.text import Context, certificate_in_words, printable, quoted, spoken
-from diht.result import Status
+from diht.report.text import Context, Finding, certificate_in_words, printable, quoted, spoken
+from diht.result import Certificate, Status
 from diht.solvers import Start
 
 __all__ = ["certify"]
@@ -45,16 +46,17 @@ _UNKNOWN = Figures(math.inf, 0.0, False, Status.STOPPED)  # of a model that noth
 
 def certify(arguments: argparse.Namespace) -> None:
     """Say how far a given model can be from the best possible on some data."""
-    foreign = arguments.model.lower().endswith(".csv")
-    model, table = _foreign_model(arguments) if foreign else _own_model(arguments)
+    given = is_given_model(arguments.model)
+    model, table = _foreign_model(arguments) if given else _own_model(arguments)
     targets = _targets(model, table)
     with Interrupt() as interrupt, LiveLine(not arguments.quiet) as live:
         print(_certify_opening(model, table, arguments.model), end="\n\n", flush=True)
-        found = _bounds(model, table, targets, arguments, live, interrupt)
+        equations, findings = _bounds(model, table, targets, arguments, live, interrupt)
     if interrupt.asked:
         print("Stopped by Ctrl-C: this is the best bound found so far.\n")
-    model = replace(model, equations=tuple(found))
-    print(certificate_in_words(model, Context(arguments.tol, model.n_features, interrupt.asked, fitted=False)))
+    model = replace(model, equations=tuple(equations))
+    context = Context(arguments.tol, model.n_features, interrupt.asked, fitted=False)
+    print(certificate_in_words(model, context, findings))
 
 
 def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
@@ -84,38 +86,34 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
 
 
 def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
-    """Read coefficients by name and the data that they belong to."""
-    coefficients, intercept = read_coefficients(arguments.model)
+    """Read coefficients, or only features, by name and the data that they belong to.
+
+    A model of which only the features are given has coefficients that are not numbers yet.
+    """
+    given = read_given_model(arguments.model)
     table = read_table(arguments.file, arguments.target)
     loss, _ = choose_loss(table, arguments.loss)
     d = table.X.shape[1]
-    places = {feature_name(j, table.feature_names, table.zero_based): j for j in range(d)}
-    if table.feature_names is None:  # a bare number will do
-        places |= {name.removeprefix("feature "): j for name, j in places.items()}
-    unknown = [name for name in coefficients if name not in places]
-    if unknown:
-        example = feature_name(0, table.feature_names, table.zero_based)
-        raise ValueError(
-            f"{arguments.model}: {arguments.file} has no feature {unknown[0]!r} (its first one is {example!r})"
-        )
-    used = sorted((places[name], value) for name, value in coefficients.items() if value != 0)
+    values = (math.nan,) * len(given.names) if given.values is None else given.values
+    places = _places(given, table, arguments.model)
+    used = sorted((j, value) for j, value in zip(places, values, strict=True) if value != 0)
     classes = as_labels(np.unique(np.asarray(table.y))) if loss.task == "classification" else None
     if classes is not None and len(classes) > 2:
         raise ValueError(
-            f"{arguments.model}: one set of coefficients for {len(classes)} classes; CSV models have two classes"
+            f"{arguments.model}: one set of coefficients for {len(classes)} classes; models of other tools have two"
         )
     equation = Equation(
         label=equation_labels(classes)[0],
         indices=np.array([j for j, _ in used], dtype=np.int64),
         values=np.array([value for _, value in used], dtype=np.float64),
-        intercept=intercept or 0.0,
+        intercept=given.intercept or 0.0,
         figures=_UNKNOWN,
     )
     model = SavedModel(
         loss=loss,
         k=_k_for(arguments, max(len(used), 1), d, len(used)),
         lam=arguments.lam or 1e-3,
-        fit_intercept=intercept is not None,
+        fit_intercept=given.intercept is not None or given.values is None,
         standardize=not table.is_sparse if arguments.standardize is None else arguments.standardize,
         dtype="float64",
         n_features=d,
@@ -125,6 +123,24 @@ def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         data=Data.of(table),
     )
     return model, table
+
+
+def _places(given: GivenModel, table: Table, path: str) -> list[int]:
+    """Return the columns of features that are given by name, by number as the file counts, or by place from 0."""
+    d, names = table.X.shape[1], table.feature_names
+    if given.values is not None and given.names == tuple(range(len(given.names))) and len(given.names) != d:
+        raise ValueError(f"{path}: {len(given.names)} coefficients, where {table.path} has {d} features")
+    columns: dict[str | int, int] = {j: j for j in range(d)}
+    columns |= {str(j + (table.zero_based is False)): j for j in range(d)}
+    columns |= {feature_name(j, names, table.zero_based): j for j in range(d)}  # a name, even "1", is one before all
+    unknown = [name for name in given.names if name not in columns]
+    if unknown:
+        example = feature_name(0, names, table.zero_based)
+        raise ValueError(f"{path}: {table.path} has no feature {unknown[0]!r} (its first one is {example!r})")
+    places = [columns[name] for name in given.names]
+    if len(set(places)) < len(places):
+        raise ValueError(f"{path}: a feature comes twice, by its name and by its number")
+    return places
 
 
 def _k_for(arguments: argparse.Namespace, default: int, n_features: int, used: int) -> int:
@@ -180,29 +196,58 @@ def _bounds(
     arguments: argparse.Namespace,
     live: LiveLine,
     interrupt: Interrupt,
-) -> list[Equation]:
-    """Return the equations with figures for this data."""
+) -> tuple[list[Equation], list[Finding]]:
+    """Return the equations with figures for this data, and what was found about each."""
     design = as_design(table.X, arguments.threads)
     s = normalised_weights(None, design.shape[0])
     scale = standard_deviations(design, s) if model.standardize else None
     limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
-    equations = []
+    equations, findings = [], []
     for equation, y in zip(model.equations, targets, strict=True):
         problem = Problem(design, y, model.loss, model.k, model.lam, s, model.fit_intercept, scale=scale)
-        w = np.zeros(model.n_features)
-        w[equation.indices] = equation.values
-        w = w if scale is None else w * scale
-        b = equation.intercept if model.fit_intercept else 0.0
+        w, b = _model(problem, equation, scale)
         result = solve(
             problem,
-            start=Start(w, problem.centred_intercept(w, b)),
+            start=Start(w, b),
             tol=arguments.tol,
             time_limit=limit,
             callback=partial(live, label=str(equation.label) if len(targets) > 1 else ""),
             stop=interrupt,
         )
-        certificate = evaluate(problem, w, b, alpha=result.alpha)
-        bound = max(certificate.lower_bound, result.lower_bound)
-        figures = Figures(certificate.objective, bound, model.standardize, result.status)
+        certificate = certificate_after(problem, w, b, result)
+        figures = Figures(certificate.objective, certificate.lower_bound, model.standardize, result.status)
         equations.append(replace(equation, figures=figures))
-    return equations
+        findings.append(_finding(equations[-1], certificate, scale))
+    return equations, findings
+
+
+def _model(
+    problem: Problem, equation: Equation, scale: NDArray[np.float64] | None
+) -> tuple[NDArray[np.float64], float]:
+    """Return the equation for the problem's columns; with the best coefficients where only its features are given."""
+    if np.any(np.isnan(equation.values)):
+        return model_to_certify(problem, None, None, support=equation.indices)
+    w = np.zeros(problem.shape[1])
+    w[equation.indices] = equation.values if scale is None else equation.values * scale[equation.indices]
+    return model_to_certify(problem, w, equation.intercept if problem.fit_intercept else None, support=None)
+
+
+def _finding(equation: Equation, certificate: Certificate, scale: NDArray[np.float64] | None) -> Finding:
+    """Return what is proved of features, and the better model, in the user's units."""
+    better = certificate.better
+    if better is None:
+        return Finding(certificate.required, certificate.excluded)
+    support = better.support
+    figures = replace(equation.figures, objective=better.objective)
+    return Finding(
+        certificate.required,
+        certificate.excluded,
+        Equation(
+            label=equation.label,
+            indices=support,
+            values=better.w[support] if scale is None else better.w[support] / scale[support],
+            intercept=better.intercept,
+            figures=figures,
+            drop_cost=certificate.drop_cost[support],
+        ),
+    )

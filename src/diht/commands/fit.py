@@ -21,7 +21,7 @@ from diht.datasets import Table, atomic_write, load_breast_cancer, read_table
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
 from diht.report.live import LiveLine
-from diht.report.model import SavedModel, as_labels, to_json
+from diht.report.model import Equation, SavedModel, as_labels, to_json
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
 
 if TYPE_CHECKING:
@@ -157,13 +157,13 @@ def _write_report(
     labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
     curves = [Curve.of(result, label) for result, label in zip(results, labels, strict=True)]
     bars = [
-        Bars(label, [model.name(j) for j in equation.indices], equation.values if effect is None else effect)
+        Bars(label, _marked(model, equation), equation.values if effect is None else effect)
         for label, equation, effect in zip(labels, model.equations, effects, strict=True)
     ]
     count = f"{len(model.support)} of {model.n_features:,} features"
     convergence = draw_convergence(curves, f"How far from the best possible? {spoken(model.loss)} loss, {count}")
     axis = "coefficient for one standard deviation of the feature" if model.standardize else "coefficient"
-    coefficients = draw_coefficients(bars, f"Coefficients: {count}", axis + _direction(model))
+    coefficients = draw_coefficients(bars, f"Coefficients: {count}", axis + _direction(model) + _legend(model))
     os.makedirs(folder, exist_ok=True)
     files = {
         "model.json": to_json(model).encode(),
@@ -174,6 +174,17 @@ def _write_report(
         with atomic_write(os.path.join(folder, name)) as file:
             file.write(content)
     return [os.path.join(folder, name) for name in files]
+
+
+def _marked(model: SavedModel, equation: Equation) -> list[str]:
+    """Return the names of the features, those that are required with a mark."""
+    required = equation.drop_cost > 0
+    return [model.name(j) + " *" * bool(r) for j, r in zip(equation.indices, required, strict=True)]
+
+
+def _legend(model: SavedModel) -> str:
+    marked = any(len(equation.required) for equation in model.equations)
+    return "\n* required: in every best possible model" if marked else ""
 
 
 def _direction(model: SavedModel) -> str:

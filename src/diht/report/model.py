@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -29,17 +29,19 @@ __all__ = [
     "Data",
     "Equation",
     "Figures",
+    "GivenModel",
     "Label",
     "SavedModel",
     "as_labels",
     "equation_labels",
     "feature_name",
-    "read_coefficients",
+    "is_given_model",
+    "read_given_model",
     "read_model",
     "to_json",
 ]
 
-FORMAT, FORMAT_VERSION = "diht-model", 1
+FORMAT, FORMAT_VERSION = "diht-model", 2
 
 _MAX_BYTES = 1 << 30  # a model of a million named features takes a twentieth of this
 _MAX_FEATURES = 1 << 53  # what any JSON reader holds exactly
@@ -57,6 +59,7 @@ class Figures:
     lower_bound: float
     scaled: bool
     status: Status
+    excluded: int = 0  # how many features are proved to be in no optimal model
 
     @property
     def gap(self) -> float:
@@ -83,6 +86,8 @@ class Equation:
         The constant b.
     figures : Figures
         How good it is.
+    drop_cost : array
+        For each of these features, by how much more every model without it costs at least; zero where nothing is proved.
     """
 
     label: Label | None
@@ -90,14 +95,30 @@ class Equation:
     values: NDArray[Any]
     intercept: float
     figures: Figures
+    drop_cost: NDArray[np.float64] = field(default=None)  # type: ignore[arg-type]  # by default zeros
+
+    def __post_init__(self) -> None:
+        if self.drop_cost is None:
+            object.__setattr__(self, "drop_cost", np.zeros(len(self.indices)))
+
+    @property
+    def required(self) -> Indices:
+        """Indices of the features that are proved to be in every optimal model."""
+        return self.indices[self.drop_cost > 0]
 
     @classmethod
     def of(cls, label: Label | None, w: NDArray[Any], intercept: float, result: Result) -> Equation:
         """Keep the nonzero coefficients of w and the figures of the solve that found it."""
         support = np.flatnonzero(w)
         certificate = result.certificate
-        figures = Figures(certificate.objective, certificate.lower_bound, certificate.scaled, result.status)
-        return cls(label, support, w[support], float(intercept), figures)
+        figures = Figures(
+            objective=certificate.objective,
+            lower_bound=certificate.lower_bound,
+            scaled=certificate.scaled,
+            status=result.status,
+            excluded=len(certificate.excluded),
+        )
+        return cls(label, support, w[support], float(intercept), figures, certificate.drop_cost[support])
 
     def __call__(self, X: Any, columns: Indices | None = None) -> NDArray[Any]:
         """Return X w + b; `columns` tells where the features stand in X, if not in their own places."""
@@ -266,11 +287,13 @@ def to_json(model: SavedModel) -> str:
 
 def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
     figures = equation.figures
-    pairs = zip(equation.indices.tolist(), equation.values.tolist(), strict=True)
+    rows = zip(equation.indices.tolist(), equation.values.tolist(), equation.drop_cost.tolist(), strict=True)
     return {
         "class": equation.label,
         "intercept": equation.intercept,
-        "coefficients": [{"index": j, "name": model.name(j), "value": value} for j, value in pairs],
+        "coefficients": [
+            {"index": j, "name": model.name(j), "value": value, "drop_cost": cost} for j, value, cost in rows
+        ],
         "certificate": {
             "objective": figures.objective,
             "lower_bound": figures.lower_bound,
@@ -278,6 +301,8 @@ def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
             "relative_gap": figures.relative_gap,
             "scaled": figures.scaled,
             "status": str(figures.status),
+            "required": equation.required.tolist(),
+            "excluded": figures.excluded,
         },
     }
 
@@ -556,8 +581,8 @@ def _equation(node: _Node, label: Label | None, model: SavedModel) -> Equation:
     coefficients = entries["coefficients"].items()
     if len(coefficients) > model.k:
         raise entries["coefficients"].fail(f"{len(coefficients)} coefficients, where k = {model.k} are allowed")
-    pairs = [_coefficient(item, model) for item in coefficients]
-    indices = [j for j, _ in pairs]
+    rows = [_coefficient(item, model) for item in coefficients]
+    indices = [j for j, _, _ in rows]
     if any(j <= i for i, j in pairwise(indices)):
         raise entries["coefficients"].fail("indices must be ascending and distinct")
     intercept = entries["intercept"].number(model.dtype)
@@ -566,64 +591,200 @@ def _equation(node: _Node, label: Label | None, model: SavedModel) -> Equation:
     return Equation(
         label=label,
         indices=np.array(indices, dtype=np.int64),
-        values=np.array([value for _, value in pairs], dtype=model.dtype),
+        values=np.array([value for _, value, _ in rows], dtype=model.dtype),
         intercept=intercept,
-        figures=_figures(entries["certificate"]),
+        figures=_figures(entries["certificate"], [j for j, _, cost in rows if cost > 0], model),
+        drop_cost=np.array([cost for _, _, cost in rows], dtype=np.float64),
     )
 
 
-def _coefficient(node: _Node, model: SavedModel) -> tuple[int, float]:
-    entries = node.entries("index", "name", "value")
+def _coefficient(node: _Node, model: SavedModel) -> tuple[int, float, float]:
+    entries = node.entries("index", "name", "value", "drop_cost")
     index = entries["index"].whole(0, model.n_features - 1)
     entries["name"].one_of([model.name(index)])
     value = entries["value"].number(model.dtype)
     if value == 0:
         raise entries["value"].wrong("a number other than zero")
-    return index, value
+    cost = entries["drop_cost"].number()
+    if cost < 0:
+        raise entries["drop_cost"].wrong("a number, zero or more")
+    return index, value, cost
 
 
-def _figures(node: _Node) -> Figures:
-    entries = node.entries("objective", "lower_bound", "gap", "relative_gap", "scaled", "status")
+def _figures(node: _Node, required: list[int], model: SavedModel) -> Figures:
+    entries = node.entries(
+        "objective", "lower_bound", "gap", "relative_gap", "scaled", "status", "required", "excluded"
+    )
     figures = Figures(
         objective=entries["objective"].number(),
         lower_bound=entries["lower_bound"].number(),
         scaled=entries["scaled"].flag(),
         status=Status(entries["status"].one_of(map(str, Status))),
+        excluded=entries["excluded"].whole(0, model.n_features),
     )
+    if [item.whole(0, model.n_features - 1) for item in entries["required"].items()] != required:
+        raise entries["required"].wrong(f"{required}, the features with a positive drop_cost")
     for name in ("gap", "relative_gap"):
         if entries[name].number() != getattr(figures, name):
             raise entries[name].wrong(f"{getattr(figures, name)!r}, which follows from objective and lower_bound")
     return figures
 
 
-# ---------------------------------------------------------------------------------------- coefficients in a CSV file
+# ------------------------------------------------------------------------------------------------ models of other tools
 
 
-def read_coefficients(path: str) -> tuple[dict[str, float], float | None]:
-    """Read a model of another tool: lines of ``name,coefficient``, the intercept in a line of that name.
+@dataclass(frozen=True)
+class GivenModel:
+    """A model of another tool, by the names of its features.
 
-    A first line whose second cell is no number is a header. Returns the coefficients by name, and the intercept or
-    None.
+    Attributes
+    ----------
+    names : tuple of str or int
+        The features; a number is a place among the columns, from 0.
+    values : tuple of float, or None
+        Their coefficients; None where only the features are given.
+    intercept : float or None
+        The constant, if there is one.
     """
+
+    names: tuple[str | int, ...]
+    values: tuple[float, ...] | None
+    intercept: float | None = None
+
+    @classmethod
+    def by_name(cls, coefficients: dict[str, float], intercept: float | None = None) -> GivenModel:
+        """Take coefficients by name, the intercept perhaps among them."""
+        coefficients = dict(coefficients)
+        named = next((name for name in coefficients if name.lower() in _INTERCEPTS), None)
+        if named is not None:
+            intercept = coefficients.pop(named)
+        return cls(tuple(coefficients), tuple(coefficients.values()), intercept)
+
+
+_INTERCEPTS = ("intercept", "(intercept)", "intercept_", "const")
+_HEADERS = ("feature", "features", "name", "names", "variable", "variables", "term", "column", "support")
+_VALUES, _SUPPORTS = ("coefficients", "coef", "coef_", "beta", "w"), ("support", "support_", "features", "names")
+
+
+def read_given_model(path: str) -> GivenModel:
+    """Read a model of another tool: a JSON file, or lines of ``name,coefficient`` or of names alone.
+
+    In JSON it is an object of coefficients by name, or a list of features; or an object with the entry ``coefficients``
+    (an object, or a list with one number for every column) or ``support`` (a list), and perhaps ``intercept``.
+    """
+    return _given_csv(path) if path.lower().endswith(_TABLES) else _given_json(_Node(_parse(path), "", path))
+
+
+_TABLES = (".csv", ".tsv", ".txt")
+
+
+def is_given_model(path: str) -> bool:
+    """Tell whether a file is a model of another tool: a table of coefficients, or JSON that does not claim to be ours."""
+    if path.lower().endswith(_TABLES):
+        return True
+    content = _parse(path)
+    return isinstance(content, list) or (isinstance(content, dict) and bool(content) and "format" not in content)
+
+
+def _given_json(root: _Node) -> GivenModel:
+    if isinstance(root.value, list):
+        return _only_features(root)
+    if not isinstance(root.value, dict):
+        raise root.wrong("an object of coefficients, or a list of features")
+    content = root.entries(*root.value)
+    intercept = next((content.pop(key) for key in list(content) if key.lower() in _INTERCEPTS), None)
+    constant = None if intercept is None else _single(intercept)
+    if len(content) == 1:
+        ((key, node),) = content.items()
+        if key in _SUPPORTS and isinstance(node.value, list):
+            return replace(_only_features(node), intercept=constant)
+        if key in _VALUES and isinstance(node.value, dict):
+            content = node.entries(*node.value)
+        elif key in _VALUES and isinstance(node.value, list):
+            return _every_column(node, constant)
+    if not content:
+        raise root.fail("no coefficients")
+    return GivenModel.by_name({name: node.number() for name, node in content.items()}, constant)
+
+
+def _only_features(node: _Node) -> GivenModel:
+    """Read a list of names or of places."""
+    names = tuple(item.whole(0, _MAX_FEATURES) if isinstance(item.value, int) else item.text() for item in node.items())
+    if not names:
+        raise node.fail("no feature")
+    if len(set(names)) < len(names):
+        raise node.fail("a feature comes twice")
+    return GivenModel(names, None)
+
+
+def _every_column(node: _Node, intercept: float | None) -> GivenModel:
+    """Read one coefficient for every column, as a list or as the only one of a list of lists (scikit-learn's classifiers)."""
+    items = node.items()
+    if len(items) == 1 and isinstance(items[0].value, list):
+        items = items[0].items()
+    return GivenModel(tuple(range(len(items))), tuple(item.number() for item in items), intercept)
+
+
+def _single(node: _Node) -> float:
+    """Read a number, or a list of one."""
+    items = node.items() if isinstance(node.value, list) else [node]
+    if len(items) != 1:
+        raise node.wrong("one number")
+    return items[0].number()
+
+
+def _given_csv(path: str) -> GivenModel:
+    """Read lines of ``name,coefficient``, the intercept in a line of that name, or of names alone.
+
+    A first line whose second cell is no number, or whose first is empty, is a header; under an empty first cell of three the
+    first column numbers the rows.
+    """
+    rows = _cells(path)
+    widths = {len(cells) for _, cells in rows}
+    if widths == {1}:
+        if rows[0][1][0].lower() in _HEADERS:
+            rows = rows[1:]
+        return _named_alone(path, rows)
+    if rows and len(rows[0][1]) == 3 and not rows[0][1][0]:
+        rows = [(line, cells[1:] if len(cells) == 3 else cells) for line, cells in rows]
     coefficients: dict[str, float] = {}
+    for i, (line, cells) in enumerate(rows):
+        if len(cells) != 2:
+            raise ValueError(f"{path}: line {line}: expected name,coefficient, got {len(cells)} cells")
+        name, number = cells[0], _number(cells[1])
+        if i == 0 and (number is None or not name):
+            continue
+        if number is None or not math.isfinite(number):
+            raise ValueError(f"{path}: line {line}: {cells[1]!r} is not a finite number")
+        if name in coefficients:
+            raise ValueError(f"{path}: line {line}: {name!r} comes twice")
+        coefficients[name] = number
+    if not coefficients:
+        raise ValueError(f"{path}: no line with name,coefficient")
+    return GivenModel.by_name(coefficients)
+
+
+def _named_alone(path: str, rows: list[tuple[int, list[str]]]) -> GivenModel:
+    names = [cells[0] for _, cells in rows]
+    for i, (line, _) in enumerate(rows):
+        if names[i] in names[:i]:
+            raise ValueError(f"{path}: line {line}: {names[i]!r} comes twice")
+    if not names:
+        raise ValueError(f"{path}: no line with the name of a feature")
+    return GivenModel(tuple(names), None)
+
+
+def _cells(path: str) -> list[tuple[int, list[str]]]:
+    """Return the lines of a table that are not empty, with their numbers; commas, semicolons or tabs separate the cells."""
     try:
+        if os.path.getsize(path) > _MAX_BYTES:
+            raise ValueError(f"{path}: {os.path.getsize(path)} bytes are too many for a model")
         with open(path, encoding="utf-8-sig", newline="") as stream:
-            reader = csv.reader(stream, skipinitialspace=True, strict=True)
-            for cells in reader:
-                if not any(cell.strip() for cell in cells):
-                    continue
-                if len(cells) != 2:
-                    raise ValueError(
-                        f"{path}: line {reader.line_num}: expected name,coefficient, got {len(cells)} cells"
-                    )
-                name, number = cells[0].strip(), _number(cells[1])
-                if number is None and reader.line_num == 1:
-                    continue
-                if number is None or not math.isfinite(number):
-                    raise ValueError(f"{path}: line {reader.line_num}: {cells[1]!r} is not a finite number")
-                if name in coefficients:
-                    raise ValueError(f"{path}: line {reader.line_num}: {name!r} comes twice")
-                coefficients[name] = number
+            first = next((line for line in stream if line.strip()), "")
+            delimiter = next((c for c in ",;\t" if c in first), ",")
+            stream.seek(0)
+            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
+            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
     except OSError as error:
@@ -632,11 +793,7 @@ def read_coefficients(path: str) -> tuple[dict[str, float], float | None]:
         raise ValueError(f"{path}: not UTF-8 text") from None
     except csv.Error as error:
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
-    if not coefficients:
-        raise ValueError(f"{path}: no line with name,coefficient")
-    named = next((name for name in coefficients if name.lower() in ("intercept", "(intercept)")), None)
-    intercept = None if named is None else coefficients.pop(named)
-    return coefficients, intercept
+    return [(line, cells) for line, cells in rows if any(cells)]
 
 
 def _number(cell: str) -> float | None:

@@ -15,10 +15,22 @@ from diht.losses import Loss
 from diht.report.model import Equation, Figures, Label, SavedModel
 from diht.result import Status, rounded_down, rounded_up
 
-__all__ = ["Context", "certificate_in_words", "fit_report", "percent", "printable", "quoted", "significant", "spoken"]
+__all__ = [
+    "Context",
+    "Finding",
+    "certificate_in_words",
+    "findings_in_words",
+    "fit_report",
+    "percent",
+    "printable",
+    "quoted",
+    "significant",
+    "spoken",
+]
 
 WIDTH = 100
 MAX_ROWS, MAX_CLASSES = 50, 20  # everything is in model.json
+MAX_NAMES = 20  # in a sentence
 
 _WIDE = 0.1  # a relative gap above which the bound alone does not say much
 
@@ -43,6 +55,15 @@ class Context:
     n_varying: int
     interrupted: bool = False
     fitted: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What a solve proved of the features of a given equation, and the better one that it met, if any."""
+
+    required: NDArray[np.int64]
+    excluded: NDArray[np.int64]
+    better: Equation | None = None
 
 
 # ------------------------------------------------------------------------------------------------ words and figures
@@ -99,7 +120,8 @@ def coefficient_table(model: SavedModel, equation: Equation, effects: NDArray[np
     """Return the selected features, the strongest first.
 
     Where the columns were standardised, a second column shows `effects`, the change for one standard deviation of
-    the feature. These can be compared with each other, so they give the order.
+    the feature. These can be compared with each other, so they give the order. Features that are proved to be required are
+    marked and have their drop cost beside them.
     """
     size = np.abs(equation.values if effects is None else effects)
     order = np.argsort(-size, kind="stable")
@@ -110,11 +132,39 @@ def coefficient_table(model: SavedModel, equation: Equation, effects: NDArray[np
     if effects is not None:
         header += f"  {'per std. dev.':>13}"
         rows = [f"{row}  {significant(effects[j], 4):>13}" for row, j in zip(rows, order, strict=False)]
+    if len(equation.required):
+        header += f"  {'drop cost':>11}"
+        rows = [f"{row}  {_cost(equation.drop_cost[j])}".rstrip() for row, j in zip(rows, order, strict=False)]
     if len(order) > MAX_ROWS:
         rows.append(f"  ... and {len(order) - MAX_ROWS} more, all of them in model.json")
     if model.fit_intercept:
         rows.append(f"  {'(intercept)':<{width}}  {significant(equation.intercept):>13}")
     return "\n".join([header, *rows])
+
+
+def _cost(cost: float) -> str:
+    """Return a drop cost, rounded down, and the mark of a required feature; nothing where nothing is proved."""
+    return f"{rounded_down(cost, 3):>11} *" if cost > 0 else ""
+
+
+def _required(model: SavedModel) -> str:
+    """Say what the mark means, where there is one, and how many features are out."""
+    sentences = []
+    if any(len(equation.required) for equation in model.equations):
+        each = " for the class" if len(model.equations) > 1 else ""
+        sentences.append(
+            f"Features with a * are required: proved to be in every best possible model{each} with {_at_most(model.k)}. "
+            "Without one of them the objective is higher by its drop cost at least, whatever takes its place."
+        )
+    if len(model.equations) == 1 and (out := model.equations[0].figures.excluded):
+        sentences.append(
+            f"{out:,} of the {model.n_features:,} features {_are(out)} proved to be in no best possible model."
+        )
+    return " ".join(sentences)
+
+
+def _are(number: int) -> str:
+    return "is" if number == 1 else "are"
 
 
 def _heading(model: SavedModel, equation: Equation) -> str:
@@ -263,8 +313,8 @@ def _round_up(gap: float) -> float:
     return math.ceil(gap / 10.0**exponent) * 10.0**exponent
 
 
-def certificate_in_words(model: SavedModel, context: Context) -> str:
-    """Return the figures of the certificate and what they mean."""
+def certificate_in_words(model: SavedModel, context: Context, findings: Sequence[Finding] = ()) -> str:
+    """Return the figures of the certificate and what they mean; and what was found about a given model."""
     several = len(model.equations) > 1
     figures = _figure_table(model) if several else _figure_lines(model, model.equations[0].figures)
     return "\n\n".join(
@@ -273,10 +323,68 @@ def certificate_in_words(model: SavedModel, context: Context) -> str:
             [
                 f"How good is it?\n{figures}",
                 _wrapped(_meaning(model, context), _definition(model)),
-                _wrapped(_advice(model, context)),
+                "" if any(finding.better for finding in findings) else _wrapped(_advice(model, context)),
+                findings_in_words(model, findings) if findings else "",
             ],
         )
     )
+
+
+# ----------------------------------------------------------------------------------------------------- given models
+
+
+def findings_in_words(model: SavedModel, findings: Sequence[Finding]) -> str:
+    """Say which features of a given model are proved required or excluded, and which model is better."""
+    pairs = list(zip(model.equations, findings, strict=True))[:MAX_CLASSES]
+    return "\n\n".join(_finding(model, equation, finding) for equation, finding in pairs)
+
+
+def _finding(model: SavedModel, equation: Equation, finding: Finding) -> str:
+    who = f"Class {quoted(equation.label)}: w" if len(model.equations) > 1 else "W"
+    own = equation.indices
+    kept, missing = np.intersect1d(own, finding.required), np.setdiff1d(finding.required, own)
+    wrong, others = np.intersect1d(own, finding.excluded), np.setdiff1d(finding.excluded, own)
+    lines = [
+        _proved(model, kept, "required", "in every best possible model"),
+        _proved(model, missing, "missing", "in every best possible model, but not in yours"),
+        _proved(model, wrong, "excluded", "in no best possible model"),
+    ]
+    if len(others):
+        unused = model.n_features - len(own)
+        lines.append(
+            f"  Of the {_count(unused, 'feature')} not in your model {len(others):,} {_are(len(others))} excluded."
+        )
+    if not any(lines):
+        lines = ["  Nothing: the gap is too wide for that."]
+    parts = ["\n".join([f"{who}hat is proved of single features?", *filter(None, lines)])]
+    if finding.better is not None:
+        parts.append(_better(model, equation, finding.better))
+    return "\n\n".join(parts)
+
+
+def _proved(model: SavedModel, features: NDArray[np.int64], word: str, meaning: str) -> str:
+    if not len(features):
+        return ""
+    names = ", ".join(printable(model.name(j), 48) for j in features[:MAX_NAMES])
+    more = f" and {len(features) - MAX_NAMES:,} more" if len(features) > MAX_NAMES else ""
+    text = f"{names}{more} ({meaning})"
+    return textwrap.fill(
+        text, WIDTH, initial_indent=f"  {word:<9} ", subsequent_indent=" " * 12, break_long_words=False
+    )
+
+
+def _better(model: SavedModel, equation: Equation, better: Equation) -> str:
+    """Show a model that is better than the given one, and how it differs."""
+    new, old = np.setdiff1d(better.indices, equation.indices), np.setdiff1d(equation.indices, better.indices)
+    changes = [
+        _proved(model, new, "new", "not in your model"),
+        _proved(model, old, "gone", "in yours only"),
+    ]
+    saved = 1.0 - better.figures.objective / equation.figures.objective
+    with_what = "" if any(changes) else " with the same features"
+    note = f"A better model was found{with_what}: objective {significant(better.figures.objective)}"
+    lower = f", {significant(100 * saved, 2)}% lower" if saved > 0 else ""
+    return "\n".join([f"{note}{lower}", *filter(None, changes), coefficient_table(model, better, None)])
 
 
 # ------------------------------------------------------------------------------------------------------------ a fit
@@ -291,4 +399,5 @@ def fit_report(model: SavedModel, effects: Sequence[NDArray[np.float64] | None],
     note = "Stopped by Ctrl-C: this is the best model found so far." if context.interrupted else ""
     units = "The coefficients are in the units of the data." if model.standardize else ""
     words = _wrapped(_direction(model), units, _fewer(model, context))
-    return "\n\n".join(filter(None, [note, *tables, words, certificate_in_words(model, context)]))
+    proved = _wrapped(_required(model))
+    return "\n\n".join(filter(None, [note, *tables, words, proved, certificate_in_words(model, context)]))
