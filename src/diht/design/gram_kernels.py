@@ -37,14 +37,14 @@ def dot(a: Array, b: Array, n: Integer) -> float:
     total = 0.0
     for i in range(n):
         total += a[i] * b[i]
-    return total
+    return float(total)
 
 
 @jit
 def correlate(K: Array, sigma: float, p: Array, c: Array) -> float:
     """Write ``c = h - (G - sigma I) p`` and return ``y'y - h'p``, K being the Gram matrix with the targets last."""
     n = p.size
-    last = K[n, n]
+    last = float(K[n, n])
     for i in range(n):
         c[i] = K[n, i]
     for j in range(n):
@@ -126,9 +126,7 @@ def proximal_step(
     factor, shift, full = 1.0 / (1.0 + r), r * theta, (1.0 + r) * theta
     for j in range(n):
         q = p[j]
-        if state[j] > 0:
-            p[j], kind = q * factor, TOP
-        elif work[j] > 0.0 and work[j] >= full:
+        if state[j] > 0 or (work[j] > 0.0 and work[j] >= full):
             p[j], kind = q * factor, TOP
         else:
             p[j] = shrink(q, shift, factor) if state[j] == 0 else 0.0
@@ -173,7 +171,8 @@ def newton_step(
             H[a, b] = K[i, j]
             if pattern[i] != TOP and pattern[j] != TOP:
                 H[a, b] += bend * pattern[i] * pattern[j]
-        H[a, a] += (rho if pattern[i] == TOP else 0.0) - sigma
+        # a little of the ridge keeps the system solvable where the middle has more features than G has rank
+        H[a, a] += (rho if pattern[i] == TOP else 1e-4 * rho) - sigma
         right[a] = c[i] - (rho * p[i] if pattern[i] == TOP else bend * middle * pattern[i])
     factorise(H, size)
     for a in range(size):
@@ -253,6 +252,26 @@ def safe_bound(
     lost += (largest * largest * (1.0 + 8.0 * UNIT) - value_of_c + (k + 1) * UNDERFLOW) / rho
     lost += 8.0 * UNIT * (abs(last) + absolute + largest * largest / rho)
     return value, value - lost * (1.0 + 1e-9)
+
+
+@jit
+def evaluate(
+    K: Array,
+    size: Array,
+    error: float,
+    norm: float,
+    state: Array,
+    m: Integer,
+    k: Integer,
+    lam: float,
+    sigma: float,
+    p: Array,
+    c: Array,
+) -> tuple[float, float]:
+    """Write c and return B(p) and the safe bound, see :func:`safe_bound`."""
+    last = correlate(K, sigma, p, c)
+    squares = squared_norm(c, state, m, np.empty(p.size))
+    return safe_bound(last, p, c, squares, lam, sigma, size, error, norm, k)
 
 
 @jit
