@@ -16,13 +16,13 @@ what j gains once i has gone, less what leaving i out costs. So one matrix of k 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from diht.design import Design
+from diht.design import DenseDesign, Design
 from diht.duality import primal
 from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate
@@ -41,6 +41,7 @@ _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times featu
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
 _ROUGH = 1e-3  # accuracy of a first fit with a loss that has kinks
+_KICKS = 2, 3, 5  # features that a kick exchanges, in turn
 _CHORD_STEPS = 4
 _TRUST = 3.0  # times the fall that the quadratic promises: more than that is not hoped for
 
@@ -55,6 +56,8 @@ def swap_search(
     max_swaps: int = 1000,
     candidates: int = 200,
     shortlist: int = 10,
+    kicks: int = 0,
+    random_state: int = 0,
     stop: Callable[[], bool] | None = None,
     pool: Pool | None = None,
 ) -> tuple[Vector, float, Vector, float]:
@@ -63,6 +66,9 @@ def swap_search(
     The support is first filled up to what the constraint allows. All pairs are looked at where X is small, or else those of the
     `candidates` features outside that promise most. For the squared loss their gains are exact; for other losses the `shortlist`
     best by the quadratic are tried.
+
+    Where no single swap helps, several at once may (squared loss only): a kick takes a few features out, preferably cheap ones,
+    puts the best others in their places, and swaps on from there.
 
     Parameters
     ----------
@@ -75,6 +81,10 @@ def swap_search(
         Relative fall of the objective that is worth a swap.
     max_swaps : int
     candidates, shortlist : int
+    kicks : int
+        Fruitless kicks in a row after which the search ends; their swaps count as well.
+    random_state : int
+        Seed of the kicks.
     stop : callable, optional
         Asked before every swap; True ends the search.
     pool : Pool, optional
@@ -85,7 +95,8 @@ def swap_search(
     w, b, u, objective
         The model, its predictions Xw + b, and its objective: never above that of the best fit on the support given.
     """
-    search = _Search(problem, rtol, max_swaps, candidates, shortlist, stop or (lambda: False), pool)
+    rng = np.random.default_rng(random_state)
+    search = _Search(problem, rtol, max_swaps, candidates, shortlist, kicks, rng, stop or (lambda: False), pool)
     best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
     descend = _swap_exactly if _is_quadratic(problem.loss) else _swap_by_trial
     while not search.stop():
@@ -119,6 +130,8 @@ class _Search:
     swaps_left: int
     candidates: int
     shortlist: int
+    kicks: int
+    rng: np.random.Generator
     stop: Callable[[], bool]
     pool: Pool | None
     inside: Indices = field(init=False)
@@ -221,7 +234,7 @@ class _Block:
         taken = self.stays.copy()
         taken[fit.support] = True
         rest = np.setdiff1d(fit.support, rows)
-        return _Quadratic.around(rows, rest, fit.w[rows], r, hessian, taken, self.stays)
+        return _Quadratic.around(rows, rest, fit.w[rows], fit.value, r, hessian, taken, self.stays)
 
 
 def _restricted(problem: Problem, features: Indices) -> Problem:
@@ -277,11 +290,20 @@ def _curvature(loss: Loss, u: Vector, y: Vector, s: Vector, scale: float) -> Vec
 # The quadratic
 
 
+class _Root(DenseDesign):
+    """A matrix A of which rows of A'A are wanted."""
+
+    def gram_rows(self, chosen: Indices) -> Matrix:
+        """Return some rows of A'A, with one read of A."""
+        self._passes += 1.0
+        return np.asarray(self._X[:, chosen].T @ self._X)
+
+
 @dataclass(frozen=True, eq=False)
 class _Hessian:
     """H = A'A + lam I by its rows, which are kept."""
 
-    A: Matrix
+    root: _Root
     lam: float
     diagonal: Vector
     known: dict[int, Vector] = field(default_factory=dict)
@@ -292,13 +314,15 @@ class _Hessian:
         total = float(c.sum())
         A = Z - (c / total) @ Z if fit_intercept and total > 0.0 else Z
         A = np.sqrt(c)[:, None] * A
-        return cls(A, lam, np.einsum("ij,ij->j", A, A) + lam)
+        return cls(_Root(A), lam, np.einsum("ij,ij->j", A, A) + lam)
 
     def rows(self, chosen: Indices) -> Matrix:
         """Return some rows of H; those not known yet come from one product."""
+        if (len(self.known) + len(chosen)) * len(self.diagonal) > 2 * _MOST_ENTRIES:
+            self.known.clear()
         new = np.array([j for j in chosen.tolist() if j not in self.known], dtype=np.int64)
         if len(new):
-            for j, row in zip(new.tolist(), self.A[:, new].T @ self.A, strict=True):
+            for j, row in zip(new.tolist(), self.root.gram_rows(new), strict=True):
                 row[j] = self.diagonal[j]
                 self.known[j] = row
         return np.array([self.known[j] for j in chosen.tolist()]).reshape(len(chosen), len(self.diagonal))
@@ -311,6 +335,7 @@ class _Quadratic:
     support: Indices
     rest: Indices  # features of the model that are kept as they are
     w: Vector
+    value: float
     r: Vector
     M: Matrix
     B: Matrix
@@ -325,6 +350,7 @@ class _Quadratic:
         support: Indices,
         rest: Indices,
         w: Vector,
+        value: float,
         r: Vector,
         hessian: _Hessian,
         taken: NDArray[np.bool_],
@@ -337,7 +363,7 @@ class _Quadratic:
         B[:, support] = np.eye(len(support))
         h, r = hessian.diagonal - np.einsum("ij,ij->j", rows, B), r.copy()
         h[support] = r[support] = 0.0
-        return cls(support, rest, w.copy(), r, M, B, h, hessian, taken, stays)
+        return cls(support, rest, w.copy(), value, r, M, B, h, hessian, taken, stays)
 
     def gains(self) -> Matrix:
         """Return by how much each exchange of a row for a column lowers the quadratic; at most 0 for columns that are taken."""
@@ -374,9 +400,22 @@ class _Quadratic:
         self._leave(row)
         self._enter(row, j)
 
+    def kicked(self, rows: Indices) -> _Quadratic:
+        """Return a copy with the features of some rows exchanged for the best others, one after the other."""
+        other = replace(self, support=self.support.copy(), r=self.r.copy(), B=self.B.copy(), h=self.h.copy())
+        other.taken = self.taken.copy()
+        for row in rows.tolist():
+            other._leave(row)
+        other.taken[self.support[rows]] = True  # or they would come back at once
+        for row in rows.tolist():
+            other._enter(row, other.best_addition())
+        other.taken[self.support[rows]] = False
+        return other
+
     def _leave(self, row: int) -> None:
         """Take a feature out of the support; its row is zero then."""
         m, beta = self.M[row, row], self.B[row].copy()
+        self.value += 0.5 * self.w[row] ** 2 / m
         self.r += beta * (self.w[row] / m)
         self.h += np.square(beta) / m
         self.B -= np.outer(self.M[:, row] / m, beta)
@@ -387,6 +426,7 @@ class _Quadratic:
         """Take a feature into the support, in a row that is zero."""
         h, beta = max(self.h[j], self.hessian.lam), self.B[:, j].copy()
         t = self.r[j] / h
+        self.value -= 0.5 * h * t**2
         of_j = self.hessian.rows(np.array([j]))[0]
         new = of_j - of_j[self.support] @ self.B
         self.r -= new * t
@@ -443,12 +483,20 @@ def _with(M: Matrix, w: Vector, row: int, beta: Vector, h: float, t: float) -> t
 def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
     """Make the best swap over and over, for a quadratic objective; what the updates arrive at is confirmed by a new fit."""
     hessian = block.hessian(fit.u, fit.b, len(fit.support))
+    end = _swap_around(block, fit, hessian)
+    block.part.design.count_reads_of(hessian.root)
+    return end
+
+
+def _swap_around(block: _Block, fit: _Fit, hessian: _Hessian) -> _Fit:
     while True:
         quadratic = block.quadratic(fit, hessian)
         if not _walk(block, quadratic, fit):
-            return fit
-        w = fit.w.copy()
-        w[fit.support] = 0.0
+            kicked = _kick(block, quadratic, fit)
+            if kicked is None:
+                return fit
+            quadratic = kicked
+        w = np.zeros_like(fit.w)
         w[quadratic.rest], w[quadratic.support] = fit.w[quadratic.rest], quadratic.w
         new = block.fit(np.append(quadratic.rest, quadratic.support), w, fit.b)
         block.meet(new.support, new.w[new.support], new.b, new.value)
@@ -459,24 +507,40 @@ def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
 
 def _walk(block: _Block, quadratic: _Quadratic, fit: _Fit) -> bool:
     """Fill the support, then swap while that lowers the quadratic; tell whether anything was done."""
-    search, moved, value = block.search, False, fit.value
+    search, moved = block.search, False
     while len(quadratic.support) + len(quadratic.rest) < search.room and not search.stop():
         quadratic.add(quadratic.best_addition())
         moved = True
     for _ in range(_FRESH):
         gains = quadratic.gains()
-        if search.ended() or not gains.size:
+        if not gains.size or search.ended():
             break
         row, j = divmod(int(np.argmax(gains)), gains.shape[1])
-        if not gains[row, j] > search.rtol * abs(value):
+        if not gains[row, j] > search.rtol * abs(quadratic.value):
             break
-        value -= gains[row, j]
         quadratic.swap(row, j)
         search.swaps_left -= 1
         moved = True
         if search.pool is not None:
             _tell(block, quadratic, fit)
     return moved
+
+
+def _kick(block: _Block, quadratic: _Quadratic, fit: _Fit) -> _Quadratic | None:
+    """Try kicks of a few features until one leads below the model, within rounding."""
+    search = block.search
+    rows = np.flatnonzero(~block.stays[quadratic.support])
+    outside = len(block.features) - int(np.count_nonzero(quadratic.taken))
+    for attempt in range(search.kicks):
+        size = min(_KICKS[attempt % len(_KICKS)], len(rows), outside)
+        if size < 2 or search.ended():
+            return None
+        costs = quadratic.w[rows] ** 2 / quadratic.M.diagonal()[rows]
+        other = quadratic.kicked(rows[np.argsort(costs * search.rng.exponential(size=len(rows)))[:size]])
+        _walk(block, other, fit)
+        if other.value < fit.value - search.rtol * abs(fit.value):
+            return other
+    return None
 
 
 def _tell(block: _Block, quadratic: _Quadratic, fit: _Fit) -> None:
@@ -495,6 +559,7 @@ def _swap_by_trial(block: _Block, fit: _Fit) -> _Fit:
         quadratic = block.quadratic(fit, hessian)
         missing = block.search.room - len(fit.support)
         new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
+        block.part.design.count_reads_of(hessian.root)
         if new is None or block.search.stop():
             return fit
         fit = new
