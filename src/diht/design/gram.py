@@ -84,6 +84,8 @@ def gram(design: Design, y: Vector, s: Vector, centred: bool, features: Index, k
     if not everything:
         design.count_reads_of(part)
     n = len(features)
+    square = columns[new:n]  # symmetric to the last bit
+    columns[new:n] = np.triu(square) + np.triu(square, 1).T
     matrix = np.empty((n + 1, n + 1))
     if known is not None:
         matrix[:new, :new] = known.quadratic

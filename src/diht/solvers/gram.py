@@ -133,7 +133,7 @@ class GramRelaxation:
         lam = self.problem.lam if lam is None else lam
         m, state = self._state(constraint)
         p = np.zeros(self.problem.shape[1]) if p0 is None else np.asarray(p0, dtype=np.float64)
-        self._join(np.flatnonzero(self._in_play & (p != 0.0) & (state >= 0)))
+        self._join(np.flatnonzero(self._in_play & ((state > 0) | (p != 0.0) & (state == 0))))
         for _ in range(_ROUNDS):
             solved = self._on_working_set(constraint.size, m, state, p, lam, tol, cutoff, max_iter)
             if self.is_full:

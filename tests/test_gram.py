@@ -1,0 +1,233 @@
+"""Gram matrices and their error bounds; the relaxed problem on them against a slow solver and exact arithmetic."""
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from mpmath import mpf
+
+from diht import Problem
+from diht.constraint import Cardinality, Constraint, Node
+from diht.design import gram_kernels
+from diht.duality import lower_bound
+from diht.shift import problem_gram, shifted_bound, smallest_eigenvalue
+from diht.solvers.gram import GramRelaxation
+from oracle import best_subset, paper_design, some_weights
+from test_shift import exact_bound, exact_gram, regression
+
+
+def slow_relaxation(problem: Problem, constraint: Constraint, sigma: float, n_iter: int = 20000) -> float:
+    """Optimum of the relaxed problem by accelerated proximal gradients in numpy, with its bound as the stopping rule."""
+    X, s, y = problem.design.toarray(), problem.s, problem.y
+    if problem.fit_intercept:
+        y = y - s @ y
+    A, h = X.T @ (s[:, None] * X) - sigma * np.eye(X.shape[1]), X.T @ (s * y)
+    rho, L = 0.5 * problem.lam + sigma, np.linalg.eigvalsh(A)[-1]
+    p = x = np.zeros(X.shape[1])
+    t, best = 1.0, -np.inf
+    for i in range(n_iter):
+        new = constraint.prox(x + (h - A @ x) / L, rho / L)
+        if (x - new) @ (new - p) > 0:
+            t = 1.0
+        after = 0.5 * (1 + np.sqrt(1 + 4 * t * t))
+        x, p, t = new + (t - 1) / after * (new - p), new, after
+        if i % 100 == 99:
+            c = h - A @ p
+            best = max(best, s @ y**2 - p @ A @ p - constraint.value(c) / rho)
+            moved = np.abs(constraint.prox(p + c / L, rho / L) - p).max()
+            if moved <= 1e-13 * np.abs(p).max():
+                break
+    return float(best)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_entries_are_within_their_error(make, scaled, intercept):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6)) * 10.0 ** np.arange(-3, 3)
+    if make is sp.csr_array:
+        X *= rng.random((40, 6)) < 0.08
+    else:
+        X += 1e5
+    y = rng.standard_normal(40) + 100.0
+    scale = rng.random(6) + 0.5 if scaled else None
+    problem = Problem(make(X), y, k=2, lam=0.1, fit_intercept=intercept, sample_weight=some_weights(40), scale=scale)
+    features = np.array([4, 0, 3, 2])
+    first = problem_gram(problem, features[:2])
+    for gram in (problem_gram(problem, features), problem_gram(problem, features, first)):
+        G, h, yy, _ = exact_gram(problem, X, features.tolist())
+        exact = np.array([[G[i, j] for j in range(4)] + [h[i]] for i in range(4)] + [[*h, yy]])
+        off = np.vectorize(lambda a, b: float(abs(mpf(float(a)) - b)))(gram.matrix, exact)
+        assert np.all(off <= gram.error * np.outer(gram.size, gram.size))
+        assert gram.error < 1e-12
+        assert np.array_equal(gram.matrix, gram.matrix.T)
+        assert np.linalg.norm(off[:4, :4], 2) <= gram.error_norm
+
+
+def test_columns_that_underflow():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3)) * [1.0, 1e-170, 1e-200]
+    problem = Problem(X, rng.standard_normal(20), k=1, lam=0.1)
+    gram = problem_gram(problem)
+    assert gram.error * gram.size[1] ** 2 >= float(mpmath.fsum(mpf(x) ** 2 for x in X[:, 1].tolist()) / 20)
+    assert smallest_eigenvalue(problem, known=gram) == 0.0
+
+
+def test_kernels_against_numpy():
+    rng = np.random.default_rng(1)
+    K = problem_gram(Problem(rng.standard_normal((30, 9)), rng.standard_normal(30), k=3, lam=0.1)).matrix
+    p, c, work = rng.standard_normal(9), np.empty(9), np.empty(9)
+    p[::4] = 0.0
+    last = gram_kernels.correlate(K, 0.2, p, c)
+    np.testing.assert_allclose(c, K[9, :9] - K[:9, :9] @ p + 0.2 * p, rtol=1e-12)
+    assert last == pytest.approx(K[9, 9] - K[9, :9] @ p)
+    for constraint in (
+        Cardinality(3),
+        Cardinality(9),
+        Node(4, np.array([1, 4]), np.array([0, 7])),
+        Node(2, np.array([1, 4]), np.array([], int)),
+    ):
+        m, inside, outside = constraint.free(9)
+        state = np.zeros(9, dtype=np.int8)
+        state[inside], state[outside] = 1, -1
+        v = p.copy()
+        v[outside] = 0.0
+        assert gram_kernels.squared_norm(c, state, m, work) == pytest.approx(constraint.value(c))
+        # Omega(v) <= x'v - nu(x)^2/2 for x = any; equality at the optimum of the proximal map
+        if m > 0:
+            q = constraint.prox(v, 0.7)
+            x = (v - q) / 0.7
+            assert gram_kernels.relaxation(q, state, m, work) == pytest.approx(
+                q @ x - 0.5 * constraint.value(x), rel=1e-9
+            )
+        else:
+            assert gram_kernels.relaxation(v, state, m, work) == np.inf
+
+
+PROBLEMS = [
+    (n, d, lam, intercept) for n, d in ((40, 12), (25, 60)) for lam in (1e-2, 1.0, 1e2) for intercept in (False, True)
+]
+
+
+@pytest.mark.parametrize(("n", "d", "lam", "intercept"), PROBLEMS)
+def test_optimum_against_a_slow_solver(n, d, lam, intercept):
+    X, y = regression(n, d, seed=d)
+    problem = Problem(X, y, k=4, lam=lam, fit_intercept=intercept, sample_weight=some_weights(n))
+    sigma = smallest_eigenvalue(problem)
+    nodes = [
+        problem.constraint,
+        Cardinality(1),
+        Node(4, np.array([2, 7]), np.array([0, 1])),
+        Node(2, np.array([3, 5]), np.array([1])),
+    ]
+    relaxation = GramRelaxation(problem, sigma=sigma)
+    for constraint in (problem.constraint, Cardinality(1), *nodes):
+        expected = slow_relaxation(problem, constraint, sigma)
+        solved = relaxation.solve(constraint, tol=1e-11)
+        assert solved.value == pytest.approx(expected, rel=2e-9)
+        assert solved.bound == pytest.approx(expected, rel=2e-9)
+        assert expected * (1 - 1e-9) <= solved.safe <= expected * (1 + 2e-9)
+        _, inside, outside = constraint.free(d)
+        assert not np.any(solved.p[outside])
+        assert np.all(solved.z[inside] == 1.0)
+        assert np.all(solved.z[solved.p != 0.0] > 0.0)
+        assert solved.z.sum() <= constraint.size + 1e-5
+        bound = relaxation.certified(solved.p, constraint)
+        assert bound.value == pytest.approx(expected, rel=2e-9)
+        assert bound.value <= expected * (1 + 2e-9)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_working_set_finds_the_same(make, intercept):
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((80, 400)) * (rng.random((80, 400)) < 0.3)
+    y = X[:, :8].sum(axis=1) + 0.3 * rng.standard_normal(80) + 1.0
+    problem = Problem(make(X), y, k=8, lam=0.05, fit_intercept=intercept)
+    whole = GramRelaxation(problem).solve()
+    relaxation = GramRelaxation(problem, full=False)
+    grown = relaxation.solve()
+    assert not relaxation.is_full
+    assert len(relaxation.gram.features) > 100  # the first set was not enough
+    assert grown.value == pytest.approx(whole.value, rel=1e-8)
+    assert grown.bound == pytest.approx(whole.value, rel=1e-8)
+    assert grown.safe == -np.inf
+    assert relaxation.bound(grown.p) == -np.inf
+    np.testing.assert_allclose(grown.c, whole.c, atol=1e-5 * np.abs(whole.c).max())
+    certified = relaxation.certified(grown.p)
+    assert certified.value == pytest.approx(whole.value, rel=1e-8)
+    assert certified.value == lower_bound(problem, certified.alpha).value
+    # other constraints and ridges from there
+    node = Node(8, np.array([300, 310]), np.array([0]))
+    for constraint, lam in ((node, 0.05), (Cardinality(5), 0.05), (Cardinality(8), 0.5)):
+        moved = relaxation.solve(constraint, p0=grown.p, lam=lam)
+        again = GramRelaxation(Problem(make(X), y, k=constraint, lam=lam, fit_intercept=intercept)).solve()
+        assert moved.value == pytest.approx(again.value, rel=1e-7)
+
+
+def test_some_features_only():
+    X, y = regression(30, 20, seed=8)
+    J = np.array([1, 4, 5, 6, 9, 13])
+    problem, small = Problem(X, y, k=3, lam=0.1), Problem(X[:, J], y, k=3, lam=0.1)
+    sigma = smallest_eigenvalue(problem, J)
+    assert sigma == pytest.approx(smallest_eigenvalue(small), rel=1e-4)
+    solved = GramRelaxation(problem, J, sigma).solve()
+    assert solved.value == pytest.approx(GramRelaxation(small, sigma=sigma).solve().value, rel=1e-8)
+    assert np.all(np.isin(np.flatnonzero(solved.p), J))
+    assert solved.safe <= best_subset(small).objective
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1.0])
+def test_warm_starts_and_the_way_there(lam):
+    X, y, _ = paper_design(80, 10, 60, seed=1)
+    problem = Problem(X, y, k=10, lam=lam)
+    relaxation = GramRelaxation(problem)
+    cold = relaxation.solve(tol=1e-10)
+    warm = relaxation.solve(p0=cold.p, tol=1e-10, max_iter=3)
+    assert warm.value == pytest.approx(cold.value, rel=1e-9)
+    early = relaxation.solve(max_iter=2)
+    assert early.safe <= cold.value <= early.value
+    cut = relaxation.solve(cutoff=0.5 * cold.value)
+    assert 0.5 * cold.value <= cut.safe <= cold.value
+    wrong = relaxation.solve(p0=100.0 * np.random.default_rng(0).standard_normal(80), tol=1e-10)
+    assert wrong.value == pytest.approx(cold.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_gram_bound_in_exact_arithmetic(intercept):
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((15, 5)) + 1e3
+    y = X[:, 0] - X[:, 1] + rng.standard_normal(15)
+    problem = Problem(X, y, k=2, lam=1e-4, fit_intercept=intercept)
+    for sigma in (0.0, smallest_eigenvalue(problem)):
+        relaxation = GramRelaxation(problem, sigma=sigma)
+        solved = relaxation.solve()
+        for p in (solved.p, solved.p + 1e-4 * rng.standard_normal(5)):
+            exact = exact_bound(problem, X, p, sigma, list(range(5)))
+            safe = relaxation.bound(p)
+            assert mpf(safe) <= exact or safe == 0.0
+            assert mpf(shifted_bound(problem, p, sigma).value) <= max(exact, 0)
+        assert mpf(solved.safe) <= exact_bound(problem, X, solved.p, sigma, list(range(5)))
+
+
+def test_degenerate_data():
+    y = np.array([1.0, -2.0, 3.0, 0.5])
+    nothing = GramRelaxation(Problem(np.zeros((4, 3)), y, k=2, lam=0.1)).solve()
+    assert nothing.value == pytest.approx(np.mean(y**2))
+    assert not np.any(nothing.p)
+    silent = GramRelaxation(Problem(np.eye(4)[:, :3], np.zeros(4), k=2, lam=0.1)).solve()
+    assert silent.value == 0.0 == silent.safe
+    everything = Problem(np.eye(4)[:, :3], y, k=3, lam=0.1)
+    assert GramRelaxation(everything).solve().value == pytest.approx(best_subset(everything).objective)
+    twins = Problem(np.repeat(y[:, None] + 1.0, 3, axis=1), y, k=1, lam=0.1)
+    assert GramRelaxation(twins).solve().value == pytest.approx(best_subset(twins).objective)
+
+
+def test_arguments():
+    X, y = regression(30, 7, seed=2)
+    with pytest.raises(ValueError, match="squared"):
+        GramRelaxation(Problem(X, np.sign(y), "hinge", k=3, lam=0.1))
+    problem = Problem(X, y, k=3, lam=0.1)
+    with pytest.raises(ValueError, match="known"):
+        GramRelaxation(problem, np.array([1, 2]), known=problem_gram(problem))
