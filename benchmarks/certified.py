@@ -13,10 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -25,9 +28,10 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from diht import Problem, solve
+from diht.datasets import read_table
 from diht.result import Result
-from instances import paper_design
-from measure import machine
+from instances import autoregressive, hard, okridge_family, paper_design, reg, zipf_logistic
+from measure import machine, seconds
 from peers import PEERS, Answer, Instance, ask, judged, missing, refitted
 
 Verdict = tuple[float, str, float]  # objective, the setting that found it, seconds
@@ -188,8 +192,252 @@ def paper_row(runs: list[tuple[Result, float, dict[str, float]]]) -> tuple[list[
 
 
 # ---------------------------------------------------------------------------------------------------------------------
+# Single instances, beside other packages
 
-PARTS: dict[str, Callable[[Bench], Iterator[str]]] = {"paper": paper}
+
+def compared(bench: Bench, instances: dict[str, Instance], peers: Sequence[str]) -> Iterator[str]:
+    """A row for each instance: our objective, proof and time; then each peer's objective, as a ratio to ours, and its time."""
+    answers = {peer: bench.peers.verdicts(peer, instances) for peer in peers}
+    if bench.peers_only:
+        yield f"{sum(map(len, answers.values()))} answers of other packages are known."
+        return
+    head = ("instance", "auto", "gap", "status", "seconds", "best / auto", *peers)
+    yield from table(head, (compared_row(bench, name, instances[name], answers) for name in instances))
+
+
+def compared_row(bench: Bench, name: str, instance: Instance, answers: dict[str, dict[str, Verdict]]) -> list[str]:
+    result, seconds = bench.solved(instance)
+    others = {peer: verdicts[name] for peer, verdicts in answers.items() if name in verdicts}
+    best = min((objective for objective, _, _ in others.values()), default=np.nan)
+    row = [name, f"{result.objective:.8g}", percent(result.relative_gap), result.status, f"{seconds:.3f}"]
+    row.append("" if np.isnan(best) else f"**{best / result.objective:.6f}**")
+    for peer in answers:
+        objective, note, spent = others.get(peer, (np.nan, "", 0.0))
+        told = f"{objective / result.objective:.6f}; {spent:.1f} s" if np.isfinite(objective) else note
+        row.append(told)
+    return row
+
+
+ALL_PEERS = ("abess", "scope", "l0learn-cd", "l0learn-swaps", "omp", "ridge-top-k", "skglm")
+
+
+def instances(bench: Bench) -> Iterator[str]:
+    yield "## Generated instances\n"
+    yield (
+        "reg: N = 1000, d = 5000, k = 20, rho = .5, SNR 5. hard: N = 500, rho = .9, SNR 2. clf: CSR 20,000 x 50,000 with "
+        "0.1% nonzeros, k = 200, logistic. Other packages: objective / objective of auto; seconds of all their settings.\n"
+    )
+    X, y, _ = reg()
+    problems = {f"reg lam={lam:g}": Instance(X, y, 20, lam) for lam in (0.01, 0.1, 1.0)}
+    X, y, _ = hard()
+    problems["hard lam=0.01"] = Instance(X, y, 20, 0.01)
+    yield from compared(bench, problems, ALL_PEERS)
+    X, y, planted = zipf_logistic()
+    problem = Instance(X, y, 200, 1e-4, "logistic")
+    yield ""
+    yield from compared(bench, {"clf lam=0.0001": problem}, ("ridge-top-k", "skglm", "l0learn-cd"))
+    yield f"\nThe planted support of clf has the objective {refitted(bench.problem(problem), np.flatnonzero(planted)):.6f}."
+
+
+def okridge(bench: Bench) -> Iterator[str]:
+    yield "## okridge's own family: N = 6000, d = 3000, k = 10, rho = .5, SNR 5\n"
+    X, y, _ = okridge_family()
+    n = len(y)
+    problems = {f"okridge lam2={lam2:g}": Instance(X, y, 10, 2 * lam2 / n) for lam2 in (0.1, 10.0)}
+    yield from compared(bench, problems, ("okridge", "abess", "l0learn-cd", "l0learn-swaps", "omp"))
+    for name in problems:
+        claims = bench.peers.claims("okridge", name)
+        if claims:
+            left = percent(1.0 - claims["lower_bound"] / claims["objective"])
+            yield f"\n{name}: okridge says {claims['objective']:.8g}, and its bound leaves {left} of it."
+
+
+def genes(bench: Bench) -> Iterator[str]:
+    yield "## Gene expression: far more features than samples\n"
+    if bench.data is None:
+        yield "Left out: --data names the folder of the data sets."
+        return
+    yield "Columns standardised, with an intercept; logistic loss (riboflavin: squared).\n"
+    peers = ("abess", "scope", "l0learn-cd", "l0learn-swaps", "ridge-top-k", "omp")
+    problems = {}
+    for name in ("leukemia", "colon-cancer", "duke-breast", "riboflavin"):
+        with np.load(bench.data / name / f"{name}.npz") as file:
+            X, y = file["X"].astype(float), file["y"].astype(float)
+        spread = X.std(axis=0)
+        X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+        loss, lams = ("squared", (0.01, 0.1, 1.0)) if name == "riboflavin" else ("logistic", (0.001, 0.01, 0.1))
+        for k in (5, 10, 20):
+            for lam in lams:
+                problems[f"{name} k={k} lam={lam:g}"] = Instance(X, y, k, lam, loss, intercept=True)
+    yield from compared(bench, problems, peers)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Text: times in units of one pair of products by scipy
+
+TEXT = (
+    ("imdb", "imdb/imdb.train.bz2", "logistic", (100, 600, 2000), (2e-4,)),
+    ("news20", "news20.binary/news20.binary.xz", "smoothed_hinge", (6000, 60_000), (0.002, 0.0002)),
+    ("news20", "news20.binary/news20.binary.xz", "hinge", (6000,), (0.002, 0.0002)),
+)
+
+
+def text(bench: Bench) -> Iterator[str]:
+    yield "## Text\n"
+    if bench.data is None or bench.peers_only:
+        yield (
+            "Left out: --data names the folder of the data sets."
+            if bench.data is None
+            else "No other package is asked."
+        )
+        return
+    yield f"Time in units of one `X @ w` and one `X.T @ a` of scipy, taken beside it; ours has {bench.threads} threads.\n"
+    head = (
+        "data",
+        "loss",
+        "k",
+        "lam",
+        "objective",
+        "gap",
+        "status",
+        "seconds",
+        "pair of products, s",
+        "pairs",
+        "passes",
+    )
+    yield from table(head, text_rows(bench))
+
+
+def text_rows(bench: Bench) -> Iterator[list[Any]]:
+    assert bench.data is not None
+    for name, path, loss, sizes, lams in TEXT:
+        data = read_table(bench.data / path)
+        w, a = np.ones(data.X.shape[1]), np.ones(data.X.shape[0])
+        warm = Instance(data.X, data.y, sizes[0], lams[0], loss)
+        solve(bench.problem(warm), max_iter=2)  # compiled, or loaded from the cache
+        for k in sizes:
+            for lam in lams:
+                pair = pair_seconds(data.X, w, a)
+                result, seconds = bench.solved(Instance(data.X, data.y, k, lam, loss))
+                pair = min(pair, pair_seconds(data.X, w, a))
+                figures = [f"{result.objective:.7g}", percent(result.relative_gap), result.status, f"{seconds:.2f}"]
+                yield [
+                    name,
+                    loss,
+                    k,
+                    lam,
+                    *figures,
+                    f"{pair:.4f}",
+                    f"**{seconds / pair:.0f}**",
+                    f"{result.n_passes:.0f}",
+                ]
+
+
+def pair_seconds(X: Any, w: np.ndarray, a: np.ndarray) -> float:
+    """The median over five pairs of products."""
+    return median(seconds(lambda: (X @ w, X.T @ a)) for _ in range(5))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The first fit of a process
+
+_FIRST = """
+from time import perf_counter
+start = perf_counter()
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import StandardScaler
+X, y = load_breast_cancer(return_X_y=True)
+X = StandardScaler().fit_transform(X)
+data = perf_counter()
+from diht import SparseClassifier
+imported = perf_counter()
+SparseClassifier(k=5).fit(X, y)
+first = perf_counter()
+SparseClassifier(k=5).fit(X, y)
+print(imported - data, first - imported, perf_counter() - first)
+"""
+
+
+def first(bench: Bench) -> Iterator[str]:
+    yield "## The first fit in a fresh process: breast cancer, 569 x 30, k = 5\n"
+    if bench.peers_only:
+        return
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("cold: nothing compiled", "warm", "warm", "warm"):
+            environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+            done = subprocess.run(
+                [sys.executable, "-c", _FIRST], env=environment, capture_output=True, text=True, check=True
+            )
+            rows.append([name, *(f"{float(x):.3f}" for x in done.stdout.split())])
+    yield from table(("cache of compiled kernels", "import, s", "first fit, s", "second fit, s"), rows)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Growth
+
+SCALING: dict[str, tuple[int, ...]] = {
+    "N": (200, 632, 2000, 6320, 20_000),
+    "d": (200, 632, 2000, 6320, 20_000),
+    "k": (2, 6, 20, 63, 200),
+    "nonzeros": (100_000, 316_000, 1_000_000, 3_160_000, 10_000_000),
+}
+
+
+def scaling(bench: Bench) -> Iterator[str]:
+    yield "## How time grows\n"
+    if bench.peers_only:
+        return
+    yield (
+        "One size at a time over two decades: dense regression with N = 1000, d = 1000, k = 20, rho = .5, SNR 5, lam = .1; "
+        "nonzeros: CSR with N = d = nonzeros / 50, logistic, k = 50, lam = .001. Slope of log time against log size, by least "
+        "squares, and over the upper decade.\n"
+    )
+    solve(bench.problem(sized("N", 200)), time_limit=5.0)
+    solve(bench.problem(sized("nonzeros", 10_000)), time_limit=5.0)
+    head = ("size", *(f"point {i + 1}, s" for i in range(5)), "slope", "upper decade", "gaps")
+    yield from table(head, (scaling_row(bench, what, sizes) for what, sizes in SCALING.items()))
+
+
+def sized(what: str, size: int) -> Instance:
+    """The instance with one of its sizes set."""
+    if what == "nonzeros":
+        X, y, _ = zipf_logistic(size // 50, max(size // 50, 2000), size / (size // 50) / max(size // 50, 2000), 50)
+        return Instance(X, y, 50, 1e-3, "logistic")
+    sizes = {"N": 1000, "d": 1000, "k": 20} | {what: size}
+    X, y, _ = autoregressive(sizes["N"], sizes["d"], sizes["k"], 0.5, 5.0)
+    return Instance(X, y, sizes["k"], 0.1)
+
+
+def scaling_row(bench: Bench, what: str, sizes: tuple[int, ...]) -> list[Any]:
+    times, gaps = [], []
+    for size in sizes:
+        result, spent = bench.solved(sized(what, size))
+        times.append(spent)
+        gaps.append(percent(result.relative_gap))
+    logs, x = np.log(times), np.log(sizes)
+    slope = np.polyfit(x, logs, 1)[0]
+    upper = np.polyfit(x[2:], logs[2:], 1)[0]
+    return [
+        what,
+        *(f"{size}: {t:.3f}" for size, t in zip(sizes, times, strict=True)),
+        f"**{slope:.2f}**",
+        f"{upper:.2f}",
+        ", ".join(gaps),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+PARTS: dict[str, Callable[[Bench], Iterator[str]]] = {
+    "paper": paper,
+    "instances": instances,
+    "okridge": okridge,
+    "genes": genes,
+    "text": text,
+    "first": first,
+    "scaling": scaling,
+}
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ import scipy.sparse as sp
 Supports = Iterator[tuple[str, np.ndarray | dict[str, float]]]
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+TRIES = 5  # after a crash
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -101,7 +102,19 @@ def missing(python: str) -> dict[str, str]:
 
 
 def ask(python: str, peer: str, instances: list[Instance], limit: float) -> list[Answer]:
-    """Run one peer on some instances in one process; what it has found when the time is up, or when it breaks, counts."""
+    """Run one peer on some instances; one that it breaks on takes down no other, and is tried again (crashes may be luck)."""
+    answers = _ask_once(python, peer, instances, limit)
+    for i, instance in enumerate(instances):
+        for _ in range(TRIES):
+            if not answers[i].failure.startswith("SIG"):
+                break
+            (again,) = _ask_once(python, peer, [instance], limit)
+            answers[i] = max(again, answers[i], key=lambda answer: len(answer.supports))
+    return answers
+
+
+def _ask_once(python: str, peer: str, instances: list[Instance], limit: float) -> list[Answer]:
+    """All in one process; what it has found when the time is up, or when it breaks, counts."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{i}.npz" for i in range(len(instances))]
         for instance, path in zip(instances, paths, strict=True):
@@ -110,18 +123,16 @@ def ask(python: str, peer: str, instances: list[Instance], limit: float) -> list
         with output.open("wb") as file:
             failure = _child([python, __file__, peer, str(limit), *map(str, paths)], file, len(paths) * limit + 60.0)
         lines = [line for line in output.read_text(errors="replace").splitlines() if line.startswith("@")]
-    answers = [Answer(peer) for _ in instances]
+    answers = [Answer(peer, failure=failure or "nothing found") for _ in instances]
     for found in (json.loads(line[1:]) for line in lines):
-        answer = answers[found["instance"]]
-        answer.claims.update(found.get("claims", {}))
+        i = found["instance"]
+        answers[i].claims.update(found.get("claims", {}))
         if "support" in found:
-            answer.supports.append((found["setting"], found["seconds"], np.array(found["support"], dtype=np.int64)))
-    if failure and len(instances) > 1:  # the one that broke it takes down no other
-        return [
-            answer if answer.supports else ask(python, peer, [instance], limit)[0]
-            for instance, answer in zip(instances, answers, strict=True)
-        ]
-    return [answer if answer.supports else replace(answer, failure=failure or "nothing found") for answer in answers]
+            support = np.array(found["support"], dtype=np.int64)
+            answers[i].supports.append((found["setting"], found["seconds"], support))
+        if "done" in found:
+            answers[i] = replace(answers[i], failure="")
+    return answers
 
 
 def _child(command: list[str], output: IO[bytes], limit: float) -> str:
@@ -397,6 +408,7 @@ def answer(peer: str, limit: float, paths: list[Path]) -> None:
             clock = now
             if now - start > limit:
                 break
+        print("\n@" + json.dumps({"instance": i, "done": True}), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure what docs/benchmarks.md reports: `python benchmarks/run.py [kernels] [selection] [memory] [convergence]`.
+"""Measure what docs/benchmarks.md reports: `python benchmarks/run.py [kernels] [selection] [memory] [convergence] [certified]`.
 
 Everything is a ratio of times taken in one run, or a count. The tables go to standard output and, with --out FILE, to a file.
 Convergence needs the data sets news20.binary and imdb: --data (or the variable DIHT_DATA) names the folder that holds them.
@@ -14,6 +14,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from certified import PARTS as CERTIFIED
+from certified import Bench, Peers
 from convergence import compare
 from diht import Problem
 from diht.datasets import read_table
@@ -22,7 +24,7 @@ from kernels import iteration_costs, selection_costs
 from measure import Row, machine
 from memory import fit_peak
 
-PARTS = ("kernels", "selection", "memory", "convergence")
+PARTS = ("kernels", "selection", "memory", "convergence", "certified")
 DATA = {"imdb": ("imdb/imdb.train.bz2", 600), "news20": ("news20.binary/news20.binary.xz", 60_000)}
 
 
@@ -81,6 +83,14 @@ def convergence(folder: Path) -> Iterator[str]:
                     )
 
 
+def certified(folder: Path | None) -> Iterator[str]:
+    """All parts of `certified.py`, without other packages: these have an interpreter of their own."""
+    bench = Bench(Peers(None, None, 0.0), data=folder)
+    for part in CERTIFIED.values():
+        yield from part(bench)
+        yield ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)} (default: all)")
@@ -95,7 +105,8 @@ def main() -> None:
         if part == "convergence" and arguments.data is None:
             print("convergence left out: --data names the folder of the data sets")
             continue
-        tables = convergence(Path(arguments.data)) if part == "convergence" else globals()[part]()
+        folder = None if arguments.data is None else Path(arguments.data)
+        tables = globals()[part](folder) if part in ("convergence", "certified") else globals()[part]()
         for line in tables:
             print(line, flush=True)
             lines.append(line)
