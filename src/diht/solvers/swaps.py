@@ -39,6 +39,7 @@ Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all
+_FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
 _ROUGH = 1e-3  # accuracy of a first fit with a loss that has kinks
 _KICKS = 2, 3, 5  # features that a kick exchanges, in turn
@@ -187,7 +188,7 @@ class _Block:
     search: _Search
     features: Indices
     part: Problem
-    Z: Matrix  # the part's design, dense
+    Z: Matrix | None  # the part's design, dense, unless it is too large
     stays: NDArray[np.bool_]  # which features may not leave
     is_whole: bool
 
@@ -198,7 +199,9 @@ class _Block:
         chosen = np.arange(d) if is_whole else np.union1d(fit.support, _candidates(search, fit))
         features = np.setdiff1d(chosen, search.outside)
         part = _restricted(search.problem, features)
-        return cls(search, features, part, part.design.toarray(), np.isin(features, search.inside), is_whole)
+        fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
+        Z = part.design.toarray() if fits else None
+        return cls(search, features, part, Z, np.isin(features, search.inside), is_whole)
 
     def enter(self, fit: _Fit) -> _Fit:
         """Return a model in the numbering of the block."""
@@ -218,23 +221,38 @@ class _Block:
         """Tell the pool of a model."""
         self.search.meet(self.features[support], values, b, value)
 
-    def hessian(self, u: Vector, b: float, n_support: int) -> _Hessian:
-        """Return the curvature around the predictions u."""
+    def hessian(self, fit: _Fit) -> _Hessian:
+        """Return the curvature around a model."""
         part = self.part
-        c = part.s * _curvature(part.loss, u, part.y, part.s, _scale(part, u - b, n_support))
-        return _Hessian.weighted(self.Z, c, part.lam, part.fit_intercept)
+        c = part.s * _curvature(part, fit)
+        if self.Z is not None:
+            return _Hessian.weighted(self.Z, np.arange(len(self.features)), c, part)
+        columns = self._columns(fit)
+        design = part.design.columns(columns)
+        part.design.count_reads_of(design)
+        return _Hessian.weighted(design.toarray(), columns, c, part)
+
+    def _columns(self, fit: _Fit) -> Indices:
+        """Return the features of a quadratic where not all fit: of the support those that cost least, each alone."""
+        support = fit.support
+        costs = np.abs(fit.w[support]) * self.part.design.column_norms()[support]
+        costs[self.stays[support]] = np.inf
+        kept = support[np.argsort(costs, kind="stable")[_at_most(_MOST_ROWS, len(fit.u)) :]]
+        return np.setdiff1d(np.arange(len(self.features)), kept)
 
     def quadratic(self, fit: _Fit, hessian: _Hessian) -> _Quadratic:
-        """Return the quadratic around a model."""
-        part, rows = self.part, fit.support
+        """Return the quadratic around a model; the features that it leaves out keep their coefficients."""
+        part = self.part
         r = -part.design.rmatvec(part.s * part.loss.derivative(fit.u, part.y))
-        if len(rows) * len(self.features) > _MOST_ENTRIES:  # the others keep their coefficients
-            costs = np.where(self.stays[rows], np.inf, fit.w[rows] ** 2 * hessian.diagonal[rows])
-            rows = np.sort(rows[np.argsort(costs, kind="stable")[:_MOST_ROWS]])
-        taken = self.stays.copy()
+        rows, rest = np.intersect1d(fit.support, hessian.columns), np.setdiff1d(fit.support, hessian.columns)
+        taken = np.zeros(len(self.features), dtype=bool)
         taken[fit.support] = True
-        rest = np.setdiff1d(fit.support, rows)
         return _Quadratic.around(rows, rest, fit.w[rows], fit.value, r, hessian, taken, self.stays)
+
+
+def _at_most(number: int, n_samples: int) -> int:
+    """Return a number of features whose dense columns have a bounded number of entries, but for a few features."""
+    return min(number, max(_FEWEST, int(0.5 * _MOST_ENTRIES / n_samples)))
 
 
 def _restricted(problem: Problem, features: Indices) -> Problem:
@@ -259,13 +277,13 @@ def _candidates(search: _Search, fit: _Fit) -> Indices:
         search.diagonal = _diagonal(problem, fit)
     promise = np.abs(r) / np.sqrt(search.diagonal)
     promise[fit.support] = promise[search.outside] = 0.0
-    return top_k(promise, search.candidates + search.room - len(fit.support))
+    missing = search.room - len(fit.support)
+    return top_k(promise, missing + _at_most(search.candidates, problem.shape[0]))
 
 
 def _diagonal(problem: Problem, fit: _Fit) -> Vector:
     """Return the diagonal of H, for all features."""
-    scale = _scale(problem, fit.u - fit.b, len(fit.support))
-    c = problem.s * _curvature(problem.loss, fit.u, problem.y, problem.s, scale)
+    c = problem.s * _curvature(problem, fit)
     total = float(c.sum())
     if total == 0.0:
         return np.full(problem.shape[1], problem.lam)
@@ -273,17 +291,16 @@ def _diagonal(problem: Problem, fit: _Fit) -> Vector:
     return np.asarray(total * (variance if problem.fit_intercept else variance + mean**2) + problem.lam)
 
 
-def _scale(problem: Problem, product: Vector, n_support: int) -> float:
-    """Return by how much the predictions change where a feature goes or comes: what a feature contributes on average."""
-    contribution = float(np.sqrt(problem.s @ product**2 / max(n_support, 1)))
-    return contribution or float(problem.s @ np.abs(problem.y)) or 1.0
+def _curvature(problem: Problem, fit: _Fit) -> Vector:
+    """Return the mean of l'' over [u - h, u + h], where h is what a feature contributes to the predictions on average.
 
-
-def _curvature(loss: Loss, u: Vector, y: Vector, s: Vector, scale: float) -> Vector:
-    """Return the mean of l'' over [u - scale, u + scale]: a loss with kinks, or with flat parts, is curved from afar."""
+    That is how far they move where one feature goes and another comes; from so far a loss with kinks or flat parts is curved.
+    """
+    loss, u, y, s = problem.loss, fit.u, problem.y, problem.s
     if _is_quadratic(loss):
         return np.asarray(loss.second_derivative(u, y))
-    return np.asarray((loss.derivative(u + scale, y) - loss.derivative(u - scale, y)) / (2.0 * scale))
+    h = float(np.sqrt(s @ (u - fit.b) ** 2 / max(len(fit.support), 1))) or float(s @ np.abs(y)) or 1.0
+    return np.asarray((loss.derivative(u + h, y) - loss.derivative(u - h, y)) / (2.0 * h))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -301,20 +318,23 @@ class _Root(DenseDesign):
 
 @dataclass(frozen=True, eq=False)
 class _Hessian:
-    """H = A'A + lam I by its rows, which are kept."""
+    """H = A'A + lam I by its rows, which are kept; zero but for the columns that A stands for."""
 
     root: _Root
+    columns: Indices
     lam: float
     diagonal: Vector
     known: dict[int, Vector] = field(default_factory=dict)
 
     @classmethod
-    def weighted(cls, Z: Matrix, c: Vector, lam: float, fit_intercept: bool) -> _Hessian:
+    def weighted(cls, Z: Matrix, columns: Indices, c: Vector, problem: Problem) -> _Hessian:
         """Take A = C^(1/2) Z, Z centred by the weights c where there is an intercept."""
         total = float(c.sum())
-        A = Z - (c / total) @ Z if fit_intercept and total > 0.0 else Z
+        A = Z - (c / total) @ Z if problem.fit_intercept and total > 0.0 else Z
         A = np.sqrt(c)[:, None] * A
-        return cls(_Root(A), lam, np.einsum("ij,ij->j", A, A) + lam)
+        diagonal = np.full(problem.shape[1], problem.lam)
+        diagonal[columns] += np.einsum("ij,ij->j", A, A)
+        return cls(_Root(A), columns, problem.lam, diagonal)
 
     def rows(self, chosen: Indices) -> Matrix:
         """Return some rows of H; those not known yet come from one product."""
@@ -322,9 +342,11 @@ class _Hessian:
             self.known.clear()
         new = np.array([j for j in chosen.tolist() if j not in self.known], dtype=np.int64)
         if len(new):
-            for j, row in zip(new.tolist(), self.root.gram_rows(new), strict=True):
-                row[j] = self.diagonal[j]
-                self.known[j] = row
+            products = self.root.gram_rows(np.searchsorted(self.columns, new))
+            for j, row in zip(new.tolist(), products, strict=True):
+                self.known[j] = np.zeros(len(self.diagonal))
+                self.known[j][self.columns] = row
+                self.known[j][j] = self.diagonal[j]
         return np.array([self.known[j] for j in chosen.tolist()]).reshape(len(chosen), len(self.diagonal))
 
 
@@ -482,7 +504,7 @@ def _with(M: Matrix, w: Vector, row: int, beta: Vector, h: float, t: float) -> t
 
 def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
     """Make the best swap over and over, for a quadratic objective; what the updates arrive at is confirmed by a new fit."""
-    hessian = block.hessian(fit.u, fit.b, len(fit.support))
+    hessian = block.hessian(fit)
     end = _swap_around(block, fit, hessian)
     block.part.design.count_reads_of(hessian.root)
     return end
@@ -555,7 +577,7 @@ def _tell(block: _Block, quadratic: _Quadratic, fit: _Fit) -> None:
 def _swap_by_trial(block: _Block, fit: _Fit) -> _Fit:
     """Make the first swap that lowers the objective, of those that lower its quadratic model most, until none does."""
     while True:
-        hessian = block.hessian(fit.u, fit.b, len(fit.support))
+        hessian = block.hessian(fit)
         quadratic = block.quadratic(fit, hessian)
         missing = block.search.room - len(fit.support)
         new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
