@@ -65,6 +65,14 @@ def test_entries_are_within_their_error(make, scaled, intercept):
         assert np.linalg.norm(off[:4, :4], 2) <= gram.error_norm
 
 
+def test_part_of_a_gram_matrix():
+    X, y = regression(30, 8, seed=2)
+    problem = Problem(X, y, k=2, lam=0.1, fit_intercept=True)
+    part = problem_gram(problem, np.array([6, 1, 3, 0])).among(np.array([0, 3, 6]))
+    np.testing.assert_array_equal(part.features, [0, 3, 6])
+    np.testing.assert_allclose(part.matrix, problem_gram(problem, part.features).matrix, rtol=1e-12)
+
+
 def test_columns_that_underflow():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, 3)) * [1.0, 1e-170, 1e-200]

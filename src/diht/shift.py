@@ -254,7 +254,7 @@ def _evaluate(problem: Problem, p: Vector, sigma: float, features: Indices, cons
         weighted = s * r
         norm, heaviest = _norm(weighted), float(s.max())
         e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ _sizes(design)) + _norm(y)) * 1.01
-        e += (len(support) + 16.0) * np.sqrt(len(y)) * _TINY
+        e += 4.0 * _U * _norm(r) + (len(support) + 16.0) * np.sqrt(len(y)) * _TINY
         delta = (
             abs(float(weighted.sum())) + _PAIRWISE * _U * float(np.abs(weighted).sum())
             if problem.fit_intercept

@@ -58,6 +58,11 @@ class Gram:
         """The products of the features with the targets, h."""
         return self.matrix[:-1, -1]
 
+    def among(self, features: Index) -> Gram:
+        """The Gram matrix of some of its features."""
+        at = np.append(np.argsort(self.features)[np.searchsorted(np.sort(self.features), features)], len(self.features))
+        return Gram(np.asarray(features), np.ascontiguousarray(self.matrix[np.ix_(at, at)]), self.size[at], self.error)
+
     @property
     def error_norm(self) -> float:
         """Bound on the spectral norm of the error of G."""
@@ -89,7 +94,7 @@ def gram(design: Design, y: Vector, s: Vector, centred: bool, features: Index, k
     matrix = np.empty((n + 1, n + 1))
     if known is not None:
         matrix[:new, :new] = known.quadratic
-        size[:new] = np.maximum(size[:new], known.size[:-1])
+        size[:new], error = np.maximum(size[:new], known.size[:-1]), max(error, known.error)
     matrix[:, new:n], matrix[new:n, :new] = columns, columns[:new].T
     matrix[:n, n] = matrix[n, :n] = own[:n]
     matrix[n, n] = own[n]
@@ -121,7 +126,7 @@ def _dense_products(
         left += np.append(root[rows] @ Z, root[rows] @ r)
     columns[d] = own[new:d]
     error = 2.0 * float(gamma(n + 32))
-    size = np.sqrt(squares) * (1.0 + 1e-9) + FLOOR
+    size = np.sqrt(squares) * (1.0 + 1e-9 + error) + FLOOR
     if centred:
         weight = float(np.sqrt(s.sum()))
         left = np.abs(left) / weight + 2.0 * float(gamma(n + 32)) * size
@@ -145,7 +150,7 @@ def _sparse_products(
     columns[:d] = (X.T @ weighted[:, new:]).toarray()
     columns[d] = weighted[:, new:].T @ target
     own = np.append(weighted.T @ target, float(s @ target**2))
-    size = np.sqrt(np.append(weighted.multiply(X).sum(axis=0), own[d])) * (1.0 + 1e-9) + FLOOR
+    size = np.sqrt(np.append(weighted.multiply(X).sum(axis=0), own[d])) * (1.0 + 1e-9 + float(gamma(n + 32))) + FLOOR
     if centred:
         f, total = np.append(weighted.sum(axis=0), float(s @ target)), float(s.sum())
         columns -= np.outer(f, f[new:d] / total)

@@ -86,6 +86,21 @@ def squared_norm(v: Array, state: Array, m: Integer, work: Array) -> float:
 
 
 @jit
+def places(p: Array, c: Array, state: Array, m: Integer, rho: float, z: Array) -> float:
+    """Write z and return theta, at the optimum the m-th largest free ``|c_j|`` in units of rho."""
+    n = p.size
+    free_magnitudes(c, state, z)
+    theta = np.inf if m <= 0 else 0.0
+    if 0 < m <= n:
+        theta = np.partition(z, n - m)[n - m] / rho
+    for j in range(n):
+        z[j] = 1.0 if state[j] > 0 else 0.0
+        if state[j] == 0 and p[j] != 0.0:
+            z[j] = 1.0 if abs(p[j]) >= theta else abs(p[j]) / theta
+    return float(theta)
+
+
+@jit
 def relaxation(p: Array, state: Array, m: Integer, work: Array) -> float:
     """Omega(p), infinite where p uses what it may not."""
     total = free_magnitudes(p, state, work)

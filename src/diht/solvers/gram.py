@@ -133,14 +133,18 @@ class GramRelaxation:
         lam = self.problem.lam if lam is None else lam
         m, state = self._state(constraint)
         p = np.zeros(self.problem.shape[1]) if p0 is None else np.asarray(p0, dtype=np.float64)
-        self._join(np.flatnonzero(self._in_play & ((state > 0) | (p != 0.0) & (state == 0))))
+        if not self.is_full:
+            self._join(np.flatnonzero(self._in_play & ((state > 0) | (p != 0.0) & (state == 0))))
+        inner = tol if self.is_full else max(tol, 1e-3)  # on a set that will grow, a rough solution is enough
         for _ in range(_ROUNDS):
-            solved = self._on_working_set(constraint.size, m, state, p, lam, tol, cutoff, max_iter)
+            solved = self._on_working_set(constraint.size, m, state, p, lam, inner, cutoff, max_iter)
             if self.is_full:
                 break
             solved, violating = self._on_all(solved, constraint, m, state, lam)
-            if solved.value - solved.bound <= tol * abs(solved.value) or not len(violating):
+            gap = solved.value - solved.bound
+            if gap <= tol * abs(solved.value) or (not len(violating) and inner == tol):
                 break
+            inner = max(tol, 0.03 * gap / max(abs(solved.value), 1e-300)) if len(violating) else tol
             self._join(violating)
             p = solved.p
         return solved
@@ -227,7 +231,7 @@ class GramRelaxation:
         self, k: int, m: int, state: Indices, p: Vector, lam: float, tol: float, cutoff: float, max_iter: int
     ) -> Relaxation:
         """Solve on the working set."""
-        from diht.design.gram_kernels import relax
+        from diht.design.gram_kernels import places, relax
 
         on = self.gram.features
         x, c, own = p[on], np.empty(len(on)), state[on]
@@ -237,13 +241,16 @@ class GramRelaxation:
             self.gram.matrix, self.gram.size, self.gram.error, self._norm(k), own, m, k,
             lam, self.sigma, curvature, x, c, tol, cutoff, max_iter,
         )  # fmt: skip
-        full, c_full = np.zeros_like(p), np.zeros_like(p)
-        full[on], c_full[on] = x, c
-        theta, z = _places(x, c, own, m, rho)
-        z_full = np.zeros_like(p)
-        z_full[on] = z
+        z = np.empty(len(on))
+        theta = places(x, c, own, m, rho, z)
         safe = max(0.0, safe) if self.is_full and np.isfinite(safe) else -np.inf
-        return Relaxation(full, c_full, value, bound, safe, theta, z_full)
+        return Relaxation(self._spread(x), self._spread(c), value, bound, safe, theta, self._spread(z))
+
+    def _spread(self, v: Vector) -> Vector:
+        """Put entries of the working set in their places among all features."""
+        full = np.zeros(self.problem.shape[1])
+        full[self.gram.features] = v
+        return full
 
     def _on_all(
         self, solved: Relaxation, constraint: Constraint, m: int, state: Indices, lam: float
@@ -265,16 +272,3 @@ class GramRelaxation:
             violating = violating[top_k(candidates[violating], most)]
         bound = solved.bound - missing
         return Relaxation(p, c, solved.value, bound, -np.inf, solved.theta, solved.z), violating
-
-
-def _places(p: Vector, c: Vector, state: Indices, m: int, rho: float) -> tuple[float, Vector]:
-    """Return theta, the m-th largest free |c_j| / rho at the optimum, and z."""
-    z = np.where(state > 0, 1.0, 0.0)
-    free = np.flatnonzero(state == 0)
-    if m <= 0:
-        return np.inf, z
-    magnitudes = np.abs(c[free])
-    theta = float(np.partition(magnitudes, len(free) - m)[len(free) - m]) / rho if m <= len(free) else 0.0
-    used = np.abs(p[free])
-    z[free] = np.where(used < theta, used / (theta or 1.0), used > 0.0)
-    return theta, z
