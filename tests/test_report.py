@@ -670,6 +670,12 @@ def test_coefficients_are_drawn(count, panels):
     assert bars == sorted(bars, reverse=True)
 
 
+def test_marks_survive_long_names():
+    long = "a" * 100
+    figure = draw_coefficients([Bars("", [long, "b"], np.array([1.0, 2.0]), frozenset([long]))], "title", "axis")
+    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["b", "a" * 37 + "... *"]
+
+
 def test_pyplot_is_not_touched():
     import subprocess
     import sys

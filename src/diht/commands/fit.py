@@ -25,6 +25,7 @@ from diht.report.model import Equation, SavedModel, as_labels, to_json
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
 
 if TYPE_CHECKING:
+    from diht.report.plots import Bars
     from diht.result import Iterate, Result
 
 __all__ = ["fit"]
@@ -152,12 +153,12 @@ def _write_report(
     folder: str, model: SavedModel, results: Sequence[Result], effects: Sequence[NDArray[np.float64] | None]
 ) -> list[str]:
     """Write the three files and return their paths."""
-    from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, to_png
+    from diht.report.plots import Curve, draw_coefficients, draw_convergence, to_png
 
     labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
     curves = [Curve.of(result, label) for result, label in zip(results, labels, strict=True)]
     bars = [
-        Bars(label, _marked(model, equation), equation.values if effect is None else effect)
+        _bars(model, equation, label, effect)
         for label, equation, effect in zip(labels, model.equations, effects, strict=True)
     ]
     count = f"{len(model.support)} of {model.n_features:,} features"
@@ -176,10 +177,13 @@ def _write_report(
     return [os.path.join(folder, name) for name in files]
 
 
-def _marked(model: SavedModel, equation: Equation) -> list[str]:
-    """Return the names of the features, those that are required with a mark."""
-    required = equation.drop_cost > 0
-    return [model.name(j) + " *" * bool(r) for j, r in zip(equation.indices, required, strict=True)]
+def _bars(model: SavedModel, equation: Equation, label: str, effect: NDArray[np.float64] | None) -> Bars:
+    """Return what to draw of an equation; the features that are required get a mark."""
+    from diht.report.plots import Bars
+
+    names = [model.name(j) for j in equation.indices]
+    marked = frozenset(model.name(j) for j in equation.required)
+    return Bars(label, names, equation.values if effect is None else effect, marked)
 
 
 def _legend(model: SavedModel) -> str:

@@ -62,16 +62,17 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Bars:
-    """Coefficients with their names; `label` tells one equation from another."""
+    """Coefficients with their names; `label` tells one equation from another, `marked` are the names that get a star."""
 
     label: str
     names: Sequence[str]
     values: Vector
+    marked: frozenset[str] = frozenset()
 
     def largest(self, count: int) -> Bars:
         """Return the largest ones, in descending order of magnitude."""
         order = np.argsort(-np.abs(self.values), kind="stable")[:count]
-        return Bars(self.label, [self.names[j] for j in order], self.values[order])
+        return Bars(self.label, [self.names[j] for j in order], self.values[order], self.marked)
 
 
 def to_png(figure: Figure) -> bytes:
@@ -239,7 +240,8 @@ def _draw_bars(axes: Axes, bars: Bars, width: int, fontsize: float) -> None:
     at = np.arange(len(values))
     colors = [POSITIVE if value > 0 else NEGATIVE for value in values]
     axes.barh(at, values, height=0.68, color=colors)
-    axes.set_yticks(at, labels=[printable(name, width) for name in bars.names], fontsize=fontsize, parse_math=False)
+    labels = [printable(name, width) + " *" * (name in bars.marked) for name in bars.names]
+    axes.set_yticks(at, labels=labels, fontsize=fontsize, parse_math=False)
     axes.set_ylim(max(len(values), 1) - 0.4, -0.6)
     axes.axvline(0.0, color=INK, linewidth=0.8)
     _plain_axes(axes)
