@@ -1,4 +1,4 @@
-"""Other packages, each in a process of its own in their environment: `python peers.py PEER SECONDS INSTANCE.npz ...`.
+"""Other packages, each in a process of its own in their environment: `python peers.py PEER SECONDS [] FILE ...`.
 
 What is taken from a peer is its supports; their objectives are this library's, after an accurate refit at the instance's own
 lam. Every peer gets several settings, the ridge as exactly as it can take it, and the best of its supports counts. For the
@@ -25,10 +25,12 @@ from typing import IO, Any
 import numpy as np
 import scipy.sparse as sp
 
-Supports = Iterator[tuple[str, np.ndarray | dict[str, float]]]
+# A setting with its support, with what the peer says of itself, or, before it is tried, with nothing.
+Supports = Iterator[tuple[str, np.ndarray | dict[str, float] | None]]
+FINISHED: set[str] = set()  # settings that a peer need not try again
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-TRIES = 5  # after a crash
+MOST_TRIED = 20  # settings, with repetitions after crashes, before a peer is given up
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -80,6 +82,7 @@ class Answer:
     peer: str
     supports: list[tuple[str, float, np.ndarray]] = field(default_factory=list)
     claims: dict[str, float] = field(default_factory=dict)
+    tried: list[str] = field(default_factory=list)
     failure: str = ""
 
     @property
@@ -102,37 +105,43 @@ def missing(python: str) -> dict[str, str]:
 
 
 def ask(python: str, peer: str, instances: list[Instance], limit: float) -> list[Answer]:
-    """Run one peer on some instances; one that it breaks on takes down no other, and is tried again (crashes may be luck)."""
-    answers = _ask_once(python, peer, instances, limit)
+    """Run one peer on some instances. One that it crashes on takes down no other, and is asked again, from where it crashed."""
+    answers = [Answer(peer, failure="not asked") for _ in instances]
+    _ask_once(python, peer, instances, limit, answers, set())
     for i, instance in enumerate(instances):
-        for _ in range(TRIES):
-            if not answers[i].failure.startswith("SIG"):
+        while answers[i].failure.startswith("SIG"):
+            tried = list(answers[i].tried)
+            finished = {setting for setting in tried if setting != tried[-1] or tried.count(setting) > 1}
+            _ask_once(python, peer, [instance], limit, one := [answers[i]], finished)
+            answers[i] = one[0]
+            if answers[i].tried == tried or len(answers[i].tried) > MOST_TRIED:
                 break
-            (again,) = _ask_once(python, peer, [instance], limit)
-            answers[i] = max(again, answers[i], key=lambda answer: len(answer.supports))
     return answers
 
 
-def _ask_once(python: str, peer: str, instances: list[Instance], limit: float) -> list[Answer]:
-    """All in one process; what it has found when the time is up, or when it breaks, counts."""
+def _ask_once(
+    python: str, peer: str, instances: list[Instance], limit: float, answers: list[Answer], finished: set[str]
+) -> None:
+    """Ask in one process, for all but the finished settings; what it has found when it is stopped, or breaks, counts."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder) / f"{i}.npz" for i in range(len(instances))]
         for instance, path in zip(instances, paths, strict=True):
             instance.save(path)
         output = Path(folder) / "output"
+        command = [python, __file__, peer, str(limit), json.dumps(sorted(finished)), *map(str, paths)]
         with output.open("wb") as file:
-            failure = _child([python, __file__, peer, str(limit), *map(str, paths)], file, len(paths) * limit + 60.0)
+            failure = _child(command, file, len(paths) * limit + 60.0)
         lines = [line for line in output.read_text(errors="replace").splitlines() if line.startswith("@")]
-    answers = [Answer(peer, failure=failure or "nothing found") for _ in instances]
+    answers[:] = [replace(answer, failure=failure or "nothing found") for answer in answers]
     for found in (json.loads(line[1:]) for line in lines):
         i = found["instance"]
         answers[i].claims.update(found.get("claims", {}))
+        answers[i].tried.extend(found.get("trying", []))
         if "support" in found:
             support = np.array(found["support"], dtype=np.int64)
             answers[i].supports.append((found["setting"], found["seconds"], support))
         if "done" in found:
             answers[i] = replace(answers[i], failure="")
-    return answers
 
 
 def _child(command: list[str], output: IO[bytes], limit: float) -> str:
@@ -284,18 +293,21 @@ def _l0learn(algorithm: str) -> Callable[[Instance, float], Supports]:
             "num_lambda": 200,
         }
         common |= {"scale_down_factor": 0.95, "max_iter": 500}
-        if instance.loss == "squared":
+
+        def path(factor: float) -> Any:
+            if factor:
+                gamma = factor * exact
+                ridge = {"penalty": "L0L2", "num_gamma": 1, "gamma_min": gamma, "gamma_max": gamma}
+                return fastsparsegams.fit(X, instance.y, intercept=instance.intercept, **ridge, **common)
             Z, z = instance.with_ridge_rows()
             Z = sp.csc_matrix(Z) if sp.issparse(Z) else np.asfortranarray(Z)
-            yield from _from_path(
-                "ridge rows", fastsparsegams.fit(Z, z, penalty="L0", intercept=False, **common), instance
-            )
-        for factor in (100.0, 10.0, 1.0, 0.1):  # it may crash on weak ridges
-            fit = fastsparsegams.fit(
-                X, instance.y, penalty="L0L2", num_gamma=1, gamma_min=factor * exact, gamma_max=factor * exact,
-                intercept=instance.intercept, **common,
-            )  # fmt: skip
-            yield from _from_path(f"gamma={factor:g} ours", fit, instance)
+            return fastsparsegams.fit(Z, z, penalty="L0", intercept=False, **common)
+
+        for factor in (0.0, 100.0, 10.0, 1.0, 0.1) if instance.loss == "squared" else (100.0, 10.0, 1.0, 0.1):
+            setting = f"gamma={factor:g} ours" if factor else "ridge rows"
+            if setting not in FINISHED:
+                yield setting, None  # it may crash
+                yield from _from_path(setting, path(factor), instance)
 
     return run
 
@@ -399,11 +411,13 @@ def answer(peer: str, limit: float, paths: list[Path]) -> None:
         clock = start = perf_counter()
         for setting, found in PEERS[peer].run(instance, limit):
             now = perf_counter()
-            line = (
-                {"claims": found}
-                if isinstance(found, dict)
-                else {"setting": setting, "seconds": now - clock, "support": found.tolist()}
-            )
+            line: dict[str, Any] = {"setting": setting, "seconds": now - clock}
+            if found is None:
+                line = {"trying": [setting]}
+            elif isinstance(found, dict):
+                line = {"claims": found}
+            else:
+                line["support"] = found.tolist()
             print("\n@" + json.dumps({"instance": i, **line}), flush=True)
             clock = now
             if now - start > limit:
@@ -412,4 +426,5 @@ def answer(peer: str, limit: float, paths: list[Path]) -> None:
 
 
 if __name__ == "__main__":
-    answer(sys.argv[1], float(sys.argv[2]), [Path(path) for path in sys.argv[3:]])
+    FINISHED.update(json.loads(sys.argv[3]))
+    answer(sys.argv[1], float(sys.argv[2]), [Path(path) for path in sys.argv[4:]])

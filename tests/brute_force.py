@@ -365,7 +365,7 @@ def judge(case: Case, truth: Optimum, name: str, run: Callable[[Case], tuple[flo
     claims, false_features = _about_features(case, truth, certificate)
     size = abs(best.objective) + 1e-9 * abs(primal(case.problem, np.zeros(case.problem.shape[1])))
     excess = (objective - best.objective) / size if size else objective
-    if excess < -FLOAT64:
+    if excess < -EQUAL:
         false_bounds.append(f"the oracle is wrong: objective {objective!r} below its optimum {best.objective!r}")
     tolerance = EQUAL_FLOAT32 if case.problem.design.dtype == np.float32 else EQUAL
     return Outcome(
@@ -424,7 +424,7 @@ def _oracle_checked(case: Case, truth: Optimum) -> Outcome:
         warnings.simplefilter("ignore")
         other = independent(case.problem, support)
     excess = (ours - other) / max(abs(ours), 1e-300)
-    false = (f"refit {ours!r} on {support}, {other!r} by scipy",) if excess > FLOAT64 else ()
+    false = (f"refit {ours!r} on {support}, {other!r} by scipy",) if excess > EQUAL else ()
     return Outcome(
         "oracle", case.seed, str(case), excess, abs(excess) <= EQUAL, False, perf_counter() - start, 0, false
     )
