@@ -9,9 +9,10 @@ from mpmath import mpf
 from diht import Problem
 from diht.constraint import Cardinality, Constraint, Node
 from diht.design import gram_kernels
-from diht.duality import lower_bound
+from diht.duality import lower_bound, upper_bound
 from diht.shift import problem_gram, shifted_bound, smallest_eigenvalue
-from diht.solvers.gram import GramRelaxation
+from diht.solvers.gram import GramRelaxation, tightened
+from diht.solvers.refit import refit
 from oracle import best_subset, paper_design, some_weights
 from test_shift import exact_bound, exact_gram, regression
 
@@ -217,6 +218,34 @@ def test_gram_bound_in_exact_arithmetic(intercept):
             assert mpf(safe) <= exact or safe == 0.0
             assert mpf(shifted_bound(problem, p, sigma).value) <= max(exact, 0)
         assert mpf(solved.safe) <= exact_bound(problem, X, solved.p, sigma, list(range(5)))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize(("n", "lam"), [(60, 0.05), (200, 1e-4)])
+def test_rounds_of_shifts_and_screening(n, lam, intercept):
+    rng = np.random.default_rng(6)
+    X = rng.standard_normal((n, 100))
+    y = X[:, :4].sum(axis=1) + 0.3 * rng.standard_normal(n) + intercept
+    problem = Problem(X, y, k=4, lam=lam, fit_intercept=intercept)
+    w, b, _ = refit(problem, np.arange(4))
+    objective = upper_bound(problem, w, b)
+    bound = tightened(problem, objective)
+    plain = GramRelaxation(problem).solve().value
+    assert plain * (1 + 1e-9) < bound.value <= objective
+    assert objective - bound.value <= 1e-7 * objective  # the planted support is the best one
+    assert bound.check(problem) == bound.value
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize(("n", "intercept"), [(8, True), (8, False), (30, True), (30, False)])
+def test_rounds_stay_below_brute_force(n, intercept, lam):
+    X, y = regression(n, 9, seed=n)
+    problem = Problem(X, y, k=3, lam=lam, fit_intercept=intercept)
+    best = best_subset(problem)
+    for objective in (upper_bound(problem, best.w, best.b), 1.3 * best.objective):
+        bound = tightened(problem, objective)
+        assert bound.value <= best.objective * (1 + 1e-12)
+        assert bound.check(problem) == bound.value
 
 
 def test_degenerate_data():
