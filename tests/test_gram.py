@@ -66,6 +66,14 @@ def test_entries_are_within_their_error(make, scaled, intercept):
         assert np.linalg.norm(off[:4, :4], 2) <= gram.error_norm
 
 
+def test_selection():
+    rng = np.random.default_rng(0)
+    for n in (1, 2, 3, 7, 100):
+        for values in (rng.standard_normal(n), rng.integers(0, 3, n).astype(float), np.zeros(n), np.arange(float(n))):
+            ordered = -np.sort(-values)
+            assert [gram_kernels.mth_largest(values, m) for m in range(1, n + 1)] == ordered.tolist()
+
+
 def test_part_of_a_gram_matrix():
     X, y = regression(30, 8, seed=2)
     problem = Problem(X, y, k=2, lam=0.1, fit_intercept=True)
