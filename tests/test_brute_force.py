@@ -13,7 +13,7 @@ SEEDS = [5, 7, 11, 12, 13, 15, 16, 21, 22, 23, 27, 39]  # small ones, two of eve
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_claim_is_false(seed: int) -> None:
     outcomes = check(seed)
-    assert {outcome.solver for outcome in outcomes} == {"auto", *SOLVERS, "certify", "oracle"}
+    assert {outcome.solver for outcome in outcomes} == {"auto", *SOLVERS, "certify", "refit"}
     assert [(o.solver, o.false_bounds, o.false_features) for o in outcomes if o.false_bounds or o.false_features] == []
 
 
