@@ -249,7 +249,8 @@ def okridge(bench: Bench) -> Iterator[str]:
         claims = bench.peers.claims("okridge", name)
         if claims:
             left = percent(1.0 - claims["lower_bound"] / claims["objective"])
-            yield f"\n{name}: okridge says {claims['objective']:.8g}, and its bound leaves {left} of it."
+            spent = f"{claims.get('seconds', np.nan):.0f} s"
+            yield f"\n{name}: okridge says {claims['objective']:.8g}, and its bound leaves {left} of it after {spent}."
 
 
 def genes(bench: Bench) -> Iterator[str]:

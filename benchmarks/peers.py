@@ -333,10 +333,10 @@ def okridge(instance: Instance, limit: float) -> Supports:
     if instance.intercept:
         X, y = X - X.mean(axis=0), y - y.mean()
     tree = BNBTree(X, y, lambda2=n * instance.lam / 2, max_memory_GB=8)
-    upper, w, _, lower, _ = tree.solve(instance.k, gap_tol=1e-4, time_limit=limit)
-    square = float(y @ y)  # which its own bounds leave out
-    yield claim({"objective": (upper + square) / n, "lower_bound": (lower + square) / n})
+    upper, w, _, lower, seconds = tree.solve(instance.k, gap_tol=1e-4, time_limit=limit)
     yield "default", largest(w, instance.k)
+    square = float(y @ y)  # which its own bounds leave out
+    yield claim({"objective": (upper + square) / n, "lower_bound": (lower + square) / n, "seconds": seconds})
 
 
 def omp(instance: Instance, limit: float) -> Supports:
@@ -420,7 +420,7 @@ def answer(peer: str, limit: float, paths: list[Path]) -> None:
                 line["support"] = found.tolist()
             print("\n@" + json.dumps({"instance": i, **line}), flush=True)
             clock = now
-            if now - start > limit:
+            if now - start > limit and PEERS[peer].module != "okridge":  # which keeps to the limit itself
                 break
         print("\n@" + json.dumps({"instance": i, "done": True}), flush=True)
 
