@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from diht.design import AffineView, Design, as_design
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Polished, Solver
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
 
 LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber()]
 
@@ -117,5 +117,6 @@ SOLVERS: list[tuple[str, Callable[[int], Solver]]] = [
     ("SVRGHT", lambda n: SVRGHT(blocks=4)),
     ("SVRGHT own partition", lambda n: SVRGHT(blocks=_thirds(n))),
     ("SVRGHT constant with replacement", lambda n: SVRGHT(blocks=6, step=0.02, order="replacement")),
-    ("DIHT polished", lambda n: Polished(DIHT())),
+    ("relaxed", lambda n: Relaxed()),
+    ("auto", lambda n: Auto()),
 ]

@@ -79,6 +79,23 @@ class Constraint(ABC):
     def forcing(self, v: Vector) -> tuple[Vector, Vector]:
         r"""By how much :math:`\nu(v)^2` falls, feature by feature, where the feature may not be used, and where it has to be."""
 
+    @abstractmethod
+    def within(self, features: Indices) -> Constraint:
+        """The same constraint for a design that holds only some of the features, all those inside among them."""
+
+    def relaxation(self, w: Vector) -> float:
+        r""":math:`\Omega(w)`, the relaxation of half the squared norm; see `prox`."""
+        from diht.design.relaxation import threshold_scale
+
+        m, inside, _ = self.free(len(w))
+        magnitudes = np.abs(w)
+        magnitudes[inside] = 0.0
+        held = float(np.square(w[inside]).sum())
+        magnitudes = magnitudes[magnitudes > 0.0]
+        theta = threshold_scale(magnitudes, m, 0.0, 0.0)
+        # z = 1 where the magnitude exceeds theta, |w| / theta where it does not
+        return 0.5 * (held + float(np.sum(magnitudes * np.maximum(magnitudes, theta))))
+
     def prox(self, q: Vector, r: float) -> Vector:
         r"""Proximal map of :math:`r` times the relaxation :math:`\Omega(w) = \max_v w^\top v - \nu(v)^2/2`.
 
@@ -137,6 +154,10 @@ class Cardinality(Constraint):
         """A node of a branch and bound tree."""
         return Node(self.k, inside, outside) if len(inside) or len(outside) else self
 
+    def within(self, features: Indices) -> Constraint:
+        """No more than there are."""
+        return Cardinality(min(self.k, len(features)))
+
     def forcing(self, v: Vector) -> tuple[Vector, Vector]:
         """Where j leaves the k largest the next takes its place, where it joins them the last goes."""
         return _forcing(v, self.k)
@@ -185,6 +206,10 @@ class Node(Constraint):
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """Decide more features."""
         return Node(self.k, np.union1d(self.inside, inside), np.union1d(self.outside, outside))
+
+    def within(self, features: Indices) -> Constraint:
+        """The features inside, by their new numbers."""
+        return Node(self.k, np.searchsorted(features, self.inside), np.flatnonzero(np.isin(features, self.outside)))
 
     def forcing(self, v: Vector) -> tuple[Vector, Vector]:
         """As for a cardinality, among the free features; what is inside cannot be left out, nor what is outside used."""

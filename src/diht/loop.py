@@ -15,7 +15,7 @@ from diht.duality import Bound, lower_bound, margin, primal, saddle_point, scree
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
-from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Point, Polished, Solver, Start
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.refit import refit
 
 __all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
@@ -23,7 +23,15 @@ __all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_cer
 Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
 
-SOLVERS: dict[str, type[Solver]] = {"diht": DIHT, "sdiht": SDIHT, "iht": IHT, "htp": HTP, "svrght": SVRGHT}
+SOLVERS: dict[str, type[Solver]] = {
+    "diht": DIHT,
+    "sdiht": SDIHT,
+    "iht": IHT,
+    "htp": HTP,
+    "svrght": SVRGHT,
+    "relaxed": Relaxed,
+    "branch": BranchAndBound,
+}
 
 _PATIENCE = 50  # epochs without progress, seen by at least a few evaluations, before a solve counts as stalled
 _FEW = 3
@@ -82,7 +90,7 @@ def solve(
 def as_solver(solver: str | Solver, problem: Problem, random_state: int | None = None) -> Solver:
     """Return a method by its name, with the seed if it takes one; "auto" chooses by the problem's shape and loss."""
     if solver == "auto":
-        return Polished(_seeded(_choose(problem), random_state))
+        return _seeded(Auto(), random_state)
     if isinstance(solver, str) and solver in SOLVERS:
         solver = _by_name(solver, problem.shape[0])
     if isinstance(solver, Solver):
@@ -102,11 +110,6 @@ def _seeded(solver: Solver, random_state: int | None) -> Solver:
     if random_state is None or not hasattr(solver, "random_state"):
         return solver
     return replace(solver, random_state=random_state)  # type: ignore[type-var]
-
-
-def _choose(problem: Problem) -> Solver:
-    """Blocks pay where there are many samples; on few, every step may as well see all of them."""
-    return SDIHT() if problem.shape[0] >= 1000 else DIHT()
 
 
 def as_start(problem: Problem, start: Any) -> Start:
@@ -181,8 +184,7 @@ class _Loop:
         self.passes_before = problem.design.passes
         self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
         self.best_support = np.empty(0, dtype=np.int64)
-        self.best_bound = -np.inf
-        self.best_alpha = np.zeros_like(problem.y)
+        self.bound: Bound | None = None
         self.progress_at, self.since_progress = 0, 0  # the step, and how many evaluations ago
 
     def run(self, start: Start) -> Result:
@@ -270,12 +272,19 @@ class _Loop:
 
     def prove(self, point: Point) -> float:
         """Return the bound of a dual point, and keep it if it is better than the best so far."""
-        if point.alpha is None:
-            return -np.inf
-        proved = lower_bound(self.problem, point.alpha, point.g, point.value)
-        if proved.value > self.best_bound:
-            self.best_bound, self.best_alpha = proved.value, proved.alpha.copy()
+        proved = point.bound
+        if proved is None:
+            if point.alpha is None:
+                return -np.inf
+            proved = lower_bound(self.problem, point.alpha, point.g, point.value)
+        if proved.value > self.best_bound:  # methods go on changing their dual point
+            self.bound = proved if point.bound is not None else replace(proved, alpha=proved.alpha.copy())
         return proved.value
+
+    @property
+    def best_bound(self) -> float:
+        """The best bound so far."""
+        return -np.inf if self.bound is None else self.bound.value
 
     def improve(self, point: Point | None) -> None:
         """Look at a pair that is not part of the trace."""
@@ -288,7 +297,7 @@ class _Loop:
         last = self.method.last(problem, state)
         last_objective = primal(problem, last.w, last.b, last.u)
         self.improve(last)
-        self.improve(self.method.polish(problem, self.best_w, self.best_b))
+        self.improve(self.method.polish(problem, state, self.best_w, self.best_b))
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
         seconds = self.clock.read()
@@ -296,7 +305,8 @@ class _Loop:
         dtype = problem.design.dtype
         w = (self.best_w + 0.0).astype(dtype)  # no minus zeros
         intercept = float(dtype.type(problem.intercept_of(self.best_w, self.best_b)))
-        certificate = _certificate(problem, w, intercept, self.best_alpha)
+        certificate = _certificate(problem, w, intercept, self.bound)
+        pool = self.method.pool(state)
         if certificate.relative_gap <= self.limits.tol and status is not Status.STOPPED:
             status = Status.OPTIMAL  # what came after the last step may have closed the gap
         return Result(
@@ -305,6 +315,7 @@ class _Loop:
             objective=certificate.objective,
             alpha=certificate.bound.alpha,
             certificate=certificate,
+            pool=() if pool is None else pool.models(problem.shape[1], dtype, problem),
             last=Model(last.w, problem.intercept_of(last.w, last.b), last_objective),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
             status=status,
@@ -321,9 +332,10 @@ def _initial_point(problem: Problem, start: Start) -> Point:
     return Point(w, b, problem.design.matvec(w) + b, start.dual(problem))
 
 
-def _certificate(problem: Problem, w: NDArray[Any], intercept: float, alpha: Vector) -> Certificate:
-    """Everything about a model and a dual point, computed afresh from the problem."""
+def _certificate(problem: Problem, w: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:
+    """Everything about a model and the dual point of a bound, computed afresh from the problem; and what else the bound proves."""
     w = w.astype(np.float64, copy=False)
+    alpha = np.zeros_like(problem.y) if known is None else known.alpha
     b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
     u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
     u += b
@@ -332,6 +344,9 @@ def _certificate(problem: Problem, w: NDArray[Any], intercept: float, alpha: Vec
         g = np.zeros_like(g)
     point = saddle_point(problem, w, bound.alpha, b, u, g)
     objective = primal(problem, w, b, u)
+    screening = screen(problem, bound, g)
+    if known is not None and type(known) is not Bound and known.value >= bound.value:
+        bound, screening = known, screening.merged(known.screening(problem)).above(known.value)
     return Certificate(
         objective=objective,
         lower_bound=bound.value,
@@ -341,7 +356,7 @@ def _certificate(problem: Problem, w: NDArray[Any], intercept: float, alpha: Vec
         margin=margin(problem, w, b, g=g),
         support=np.flatnonzero(w),
         attained=max(objective, upper_bound(problem, w, b, u)),
-        screening=screen(problem, bound, g),
+        screening=screening,
     )
 
 
@@ -382,7 +397,7 @@ def certify(
     model, b = model_to_certify(problem, w, intercept, support)
     if alpha is not None:
         dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
-        return _certificate(problem, model, problem.intercept_of(model, b), dual_point)
+        return _certificate(problem, model, problem.intercept_of(model, b), lower_bound(problem, dual_point))
     result = solve(problem, start=Start(model, b), tol=tol, time_limit=time_limit)
     return certificate_after(problem, model, b, result)
 
@@ -427,7 +442,7 @@ def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
 def certificate_after(problem: Problem, w: Vector, b: float, result: Result) -> Certificate:
     """Certify a model by a solve that started from it: its bound, and its model if that is better."""
     found = result.certificate
-    certificate = _certificate(problem, w, problem.intercept_of(w, b), result.alpha)
+    certificate = _certificate(problem, w, problem.intercept_of(w, b), result.certificate.bound)
     better = certificate.objective - result.objective > _PROGRESS * abs(certificate.objective)
     return replace(
         certificate,

@@ -114,6 +114,22 @@ class Problem:
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
+        """The same data under another constraint or ridge; nothing is checked or copied."""
+        other = object.__new__(Problem)
+        for name in ("design", "y", "loss", "s", "fit_intercept", "center"):
+            object.__setattr__(other, name, getattr(self, name))
+        object.__setattr__(other, "constraint", self.constraint if constraint is None else constraint)
+        object.__setattr__(other, "lam", self.lam if lam is None else lam)
+        return other
+
+    def restricted(self, features: NDArray[np.int64]) -> Problem:
+        """The problem of some features alone, on a compact copy of them."""
+        other = self.replaced(constraint=self.constraint.within(features))
+        object.__setattr__(other, "design", self.design.columns(features))
+        object.__setattr__(other, "center", None if self.center is None else self.center[features])
+        return other
+
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of samples and of features."""

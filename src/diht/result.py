@@ -250,6 +250,8 @@ class Result:
         The dual point behind the lower bound.
     lower_bound, gap, relative_gap : float
         No model that the constraint allows has an objective below `lower_bound`.
+    pool : tuple of Model
+        The models with the smallest objectives met, each on a support of its own, the best first; empty where a method keeps none.
     last : Model
         The last iterate, which is what the paper's algorithms output.
     last_alpha : array of shape (N,) or None
@@ -271,6 +273,7 @@ class Result:
     objective: float
     alpha: Vector
     certificate: Certificate
+    pool: tuple[Model, ...] = field(repr=False)
     last: Model = field(repr=False)
     last_alpha: Vector | None = field(repr=False)
     status: Status

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.ascent import CoordinateAscent
+from diht.design.ascent import CoordinateAscent, ProximalAscent
 from diht.design.base import LARGEST, Design, StoredDesign
 from diht.design.dense import DenseDesign
 from diht.design.sparse import SparseDesign, compressed
@@ -23,6 +23,7 @@ __all__ = [
     "CoordinateAscent",
     "DenseDesign",
     "Design",
+    "ProximalAscent",
     "SparseDesign",
     "Step",
     "StoredDesign",

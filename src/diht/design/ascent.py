@@ -1,4 +1,7 @@
-"""Stochastic dual coordinate ascent on all features of a (compact) design: one sample after the other, w following each."""
+"""Stochastic dual coordinate ascent: one sample after the other, the model following each.
+
+`CoordinateAscent` is for a ridge problem on the features of one support, `ProximalAscent` for the relaxation of a sparse one.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from diht.design.sparse import SparseDesign
 from diht.design.view import AffineView
 from diht.losses import Loss
 
-__all__ = ["CoordinateAscent"]
+__all__ = ["CoordinateAscent", "ProximalAscent"]
 
 Vector = NDArray[np.float64]
 
@@ -69,3 +72,127 @@ class CoordinateAscent:
             assert isinstance(self.base, DenseDesign)
             self.anchor = kernels.dense_ascend(self.base._X, *arguments)
         self.base._passes += 1.0
+
+
+class ProximalAscent:
+    r"""The relaxation's dual, maximised by an accelerated proximal point method with coordinate ascent inside.
+
+    Around a center c the relaxation :math:`\sum_i s_i l(x_i^\top w + b) + \lambda \Omega(w)` gains the terms
+    :math:`\frac{\kappa}{2} \|w - c\|^2 + \frac{\kappa_b}{2} (b - c_b)^2`. Its dual is then smooth: with
+    :math:`q = c - X^\top (s \odot \alpha) / \kappa` the model is :math:`w = \mathrm{prox}_{(\lambda/\kappa) \Omega}(q)`, and
+
+    .. math:: \alpha_i \leftarrow \mathrm{prox}_{l^* / q_i}\left(\alpha_i + u_i / q_i\right), \qquad
+              q_i = s_i \left(\|x_i\|^2 / \kappa + 1/\kappa_b\right)
+
+    maximises a lower model of it over one :math:`\alpha_i`. After each epoch c moves to w, with Nesterov's momentum, which starts
+    again where it points uphill. Centring is left to the intercept where X is sparse.
+
+    Parameters
+    ----------
+    design : Design
+        All the features.
+    features : array of int or None
+        The working set; None for all.
+    m, inside : int, array of bool
+        As `Constraint.free` gives them, within the working set: so many features may be chosen besides those inside.
+    alpha : (N,) array
+        Where to begin; changed in place.
+    """
+
+    def __init__(
+        self,
+        design: Design,
+        features: NDArray[np.int64] | None,
+        loss: Loss,
+        y: Vector,
+        s: Vector,
+        lam: float,
+        fit_intercept: bool,
+        m: int,
+        inside: NDArray[np.bool_],
+        alpha: Vector,
+        seed: int = 0,
+    ) -> None:
+        base = design.base if isinstance(design, AffineView) else design
+        assert isinstance(base, StoredDesign)
+        self.base = base
+        self.part, self.matrix, self.norms = _working_copy(design, features)
+        self.copied = self.part is not base and self.part is not design
+        codes = loss.kernel()
+        assert codes is not None
+        self.loss, self.y, self.s, self.lam = np.array(codes, dtype=np.float64), y, s, lam
+        self.m, self.inside, self.alpha, self.fit_intercept = m, inside, alpha, fit_intercept
+        d = self.part.shape[1]
+        self.w, self.q, self.previous, self.center = np.zeros(d), np.empty(d), np.zeros(d), np.zeros(d)
+        self.at, self.magnitudes = np.empty(d + 1, dtype=np.int64), np.empty(d + 1)
+        self.order = np.arange(len(y))
+        self.seed = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
+        self.scalars = np.zeros(8)
+        self.refreshes = 10
+
+    def restart(self, kappa: float, w: Vector | None = None, b: float = 0.0) -> None:
+        """Begin again around a model, from the dual point as it is."""
+        from diht.design import relaxation
+
+        self.center[:] = 0.0 if w is None else w
+        self.previous[:] = self.center
+        size = float(self.s @ self.norms)
+        kappa_b = kappa / max(size, np.finfo(float).tiny) if self.fit_intercept else np.inf
+        self.q[:] = self.center - self.rmatvec(self.s * self.alpha) / kappa
+        self.w[:] = 0.0
+        r = self.lam / kappa
+        theta, count = relaxation.refresh(self.q, self.w, self.inside, self.m, r, 0.0, self.at, 0, self.magnitudes)
+        start = b - float(self.s @ self.alpha) / kappa_b
+        self.scalars[:] = theta, count, start, b, b, 1.0, kappa, kappa_b
+
+    def rmatvec(self, c: Vector) -> Vector:
+        """X'c over the working set, in the coordinates of the visits (not centred where X is sparse)."""
+        self._count(1)
+        return self.part.rmatvec(c)
+
+    def products(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
+        """Xw and X'c over the working set, in the coordinates of the visits."""
+        self._count(1)
+        return self.part.matvec_rmatvec(w, c)
+
+    def _count(self, passes: float) -> None:
+        """Count reads of a working copy as their fraction of X; X itself counts its own products."""
+        if self.copied:
+            self.base.count(passes * self.part.nbytes / max(1, self.base.nbytes))
+
+    def run(self, epochs: int) -> None:
+        """Make some epochs."""
+        from diht.design import relaxation
+
+        relaxation.proximal_epochs(
+            self.matrix, epochs, self.refreshes, self.order, self.seed, self.q, self.w, self.center, self.previous, self.inside,
+            self.m, self.at, self.magnitudes, self.scalars, self.lam, self.alpha, self.y, self.s, self.norms, self.loss,
+        )  # fmt: skip
+        self.base.count(epochs * self.part.nbytes / max(1, self.base.nbytes))
+
+    @property
+    def model(self) -> tuple[Vector, float]:
+        """The relaxation's model after the last epoch, and its intercept in the coordinates of the visits."""
+        return self.previous, float(self.scalars[4])
+
+
+_COPIED = 5_000_000  # entries of a dense matrix up to which its centred and scaled copy is worth making
+_EMPTY = np.empty(0)
+
+
+def _working_copy(design: Design, features: NDArray[np.int64] | None) -> tuple[Design, tuple[Any, Any, Any], Vector]:
+    """The columns of a working set as the visits read them, and the squared norms of their rows; X itself where that will do."""
+    view = design if isinstance(design, AffineView) else None
+    base = design if view is None else view.base
+    if isinstance(base, SparseDesign):
+        part = base if features is None else base.columns(features)
+        if view is not None and view.scale is not None:
+            part = part.scaled(1.0 / (view.scale if features is None else view.scale[features]))
+        return part, part._by_rows(), part.row_norms_sq()
+    assert isinstance(base, DenseDesign)
+    if features is None and base._by_rows and (view is None or base._X.size > _COPIED):
+        center = _EMPTY if view is None else view.center if view.center is not None else np.zeros(base.shape[1])
+        inverse = _EMPTY if view is None else 1.0 / view.scale if view.scale is not None else np.ones(base.shape[1])
+        return design, (base._X, center, inverse), design.row_norms_sq()
+    copy = DenseDesign(np.ascontiguousarray((design if features is None else design.columns(features)).toarray()))
+    return copy, (copy._X, _EMPTY, _EMPTY), copy.row_norms_sq()

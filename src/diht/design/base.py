@@ -90,6 +90,10 @@ class Design(ABC):
         """Count what has been read of a compact copy (see :meth:`columns`) as its fraction of X."""
 
     @abstractmethod
+    def count(self, passes: float) -> None:
+        """Count reads that something else than a product has made."""
+
+    @abstractmethod
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``.
 
@@ -154,6 +158,10 @@ class Design(ABC):
     @abstractmethod
     def columns(self, support: Index) -> Design:
         """Return a compact copy restricted to some features."""
+
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return len(support) / max(1, self.shape[1])
 
     @abstractmethod
     def toarray(self, rows: Index | None = None) -> Vector:
@@ -222,6 +230,10 @@ class StoredDesign(Design):
     def count_reads_of(self, part: Design) -> None:
         """Count what has been read of a compact copy as its fraction of X."""
         self._passes += part.passes * part.nbytes / max(1, self.nbytes)
+
+    def count(self, passes: float) -> None:
+        """Count reads that something else than a product has made."""
+        self._passes += passes
 
     # What a subclass supplies
 

@@ -220,7 +220,7 @@ class SparseDesign(StoredDesign):
 
     def _columns_pay(self, support: Index) -> bool:
         """Whether to go through the columns: their entries are few, and the CSC exists or would have paid for itself by now."""
-        fraction = self._fraction(support)
+        fraction = self.fraction(support)
         if fraction > 0.25:
             return False
         if self._csc is None:
@@ -228,8 +228,8 @@ class SparseDesign(StoredDesign):
             return self._savings > CONVERSION_PASSES
         return True
 
-    def _fraction(self, support: Index) -> float:
-        """Fraction of the stored entries in some columns."""
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
         return float(self._column_counts()[support].sum()) / max(1, self._stored)
 
     def _matvec_columns(self, w: Vector, support: Index | None) -> Vector:
@@ -240,7 +240,7 @@ class SparseDesign(StoredDesign):
         if support is None:
             support, fraction = np.flatnonzero(w), 1.0
         else:
-            fraction = self._fraction(support)
+            fraction = self.fraction(support)
         self._passes += fraction
         u = np.zeros(self.shape[0])
         kernels.csr_support_add(*self._by_columns(), frozen(support, np.int64), w, u)
@@ -277,6 +277,16 @@ class SparseDesign(StoredDesign):
         kernels.csr_keep(*arrays, position, data, indices)
         kept = sp.csr_array((data, indices, indptr), shape=(self.shape[0], support.size))
         return SparseDesign(kept, self.n_threads, self._nonnegative)
+
+    def scaled(self, factors: Vector) -> SparseDesign:
+        """Return a copy with every column multiplied by its factor."""
+        import scipy.sparse as sp
+
+        data, indices, indptr = self._by_rows()
+        stretched = (data * factors[indices]).astype(self.dtype, copy=False)
+        return SparseDesign(
+            sp.csr_array((stretched, indices, indptr), shape=self.shape), self.n_threads, self._nonnegative
+        )
 
     def toarray(self, rows: Index | None = None) -> Vector:
         """Return the rows as a dense float64 array."""

@@ -63,6 +63,10 @@ class AffineView(Design):
         """Reads of the whole of X so far."""
         return self.base.passes
 
+    def count(self, passes: float) -> None:
+        """Count reads that something else than a product has made."""
+        self.base.count(passes)
+
     def count_reads_of(self, part: Design) -> None:
         """Count what has been read of a compact copy as its fraction of X."""
         self.base.count_reads_of(part)
@@ -128,6 +132,10 @@ class AffineView(Design):
         else:
             g += change
         return total
+
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return self.base.fraction(support)
 
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import dual_from_primal, feasible, primal_from_dual
+from diht.duality import Bound, dual_from_primal, feasible, primal_from_dual
 from diht.intercept import best_intercept
 from diht.problem import Problem
+from diht.solvers.pool import Pool
 
 __all__ = ["DualModel", "Point", "Solver", "Start"]
 
@@ -57,7 +58,8 @@ class Point:
     """What an evaluation looks at: a model with its predictions, a dual point with its products.
 
     `u` is Xw + b, `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known.
-    `support`, where it is known, holds all that is nonzero in w. A method without a dual point of its own leaves `alpha` out.
+    `support`, where it is known, holds all that is nonzero in w. A method without a dual point of its own leaves `alpha` out;
+    one that proves more than a dual point does gives the `bound`.
     """
 
     w: Vector
@@ -67,6 +69,7 @@ class Point:
     g: Vector | None = None
     value: float | None = None
     support: Indices | None = None
+    bound: Bound | None = None
 
 
 @dataclass
@@ -112,8 +115,12 @@ class Solver(ABC):
         """Return the method's output by the paper: the last iterate."""
         return self.observe(problem, state)
 
-    def polish(self, problem: Problem, w: Vector, b: float) -> Point | None:
+    def polish(self, problem: Problem, state: Any, w: Vector, b: float) -> Point | None:
         """Return a last improvement of the best model found, if the method has one."""
+        return None
+
+    def pool(self, state: Any) -> Pool | None:
+        """Return the models that came closest to the best, if the method keeps them."""
         return None
 
     def epoch(self, state: Any) -> int:

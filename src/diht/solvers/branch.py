@@ -1,0 +1,456 @@
+r"""Branch and bound: the exact solution, by closing the gap feature by feature.
+
+A node is the part of the problem with some features inside and some outside (`constraint.Node`): its relaxation is of the same kind
+as the root's, and starts from its parent's solution. A node whose bound reaches the best objective known is closed, any other is
+split on a feature that its relaxation is undecided about. The least bound of all nodes that are not split is a bound on everything.
+"""
+
+from __future__ import annotations
+
+import heapq
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.constraint import Constraint
+from diht.design.gram import Gram
+from diht.design.threads import run_parts
+from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
+from diht.losses import Squared
+from diht.problem import Problem
+from diht.shift import in_play, is_proved, problem_gram, shifted_bound, smallest_eigenvalue
+from diht.solvers.auto import Auto, AutoState
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.engines import NewtonEngine, newton_pays, places
+from diht.solvers.gram import GramRelaxation
+from diht.solvers.pool import Pool
+from diht.solvers.refit import refit
+from diht.solvers.relaxed import Relaxed
+
+__all__ = ["BranchAndBound", "TreeBound"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_CLOSED = 1e-9  # relative distance to the best objective at which a node is closed
+_USEFUL = 0.05  # a node's relaxation is solved to this fraction of what separates its bound from the best objective
+_ACCURACY = 1e-9  # and no further than this
+_MOST_GRAM = 3000  # features up to which a node works on their Gram matrix
+_MOST_STEPS = 100
+_BATCH = 8  # nodes of one step, for each thread
+_THREADED = 20_000  # entries of X from which a second thread pays
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A node that has not been split.
+
+    Attributes
+    ----------
+    inside, outside : arrays of int
+        What has been decided.
+    bound : float
+        No model of the node has an objective below it.
+    proof : array
+        The dual point of the bound: alpha, or p of a shift.
+    w : array of shape (d,)
+        The relaxation's model, from which its children start.
+    feature : int
+        What to split on; -1 where nothing is undecided.
+    """
+
+    inside: Indices
+    outside: Indices
+    bound: float
+    proof: Vector = field(repr=False)
+    w: Vector = field(repr=False)
+    feature: int = -1
+
+    def __lt__(self, other: Leaf) -> bool:
+        return self.bound < other.bound
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        return self.inside.nbytes + self.outside.nbytes + self.proof.nbytes + self.w.nbytes
+
+    def children(self) -> tuple[tuple[Leaf, Indices, Indices], ...]:
+        """The two parts: with the feature, and without."""
+        with_it, without = np.append(self.inside, self.feature), np.append(self.outside, self.feature)
+        return (self, np.sort(with_it), self.outside), (self, self.inside, np.sort(without))
+
+
+@dataclass(frozen=True, eq=False)
+class TreeBound(Bound):
+    """The least bound of a tree's leaves.
+
+    Attributes
+    ----------
+    value, alpha, rounding
+        As in `Bound`; alpha is that of the root.
+    root : Bound
+        The bound before any feature was decided; models with a feature outside `features` cost at least `ceiling` by its screening.
+    features : array of int
+        The features in play.
+    ceiling : float
+    sigma : float
+        The shift of the leaves' bounds (see `diht.shift`); their proofs are then vectors p, else dual points alpha.
+    shifted : bool
+        Whether the leaves are proved on Gram matrices.
+    leaves : tuple of Leaf
+        Together they hold every model on the features in play.
+    """
+
+    root: Bound
+    features: Indices
+    ceiling: float
+    sigma: float
+    shifted: bool
+    leaves: tuple[Leaf, ...]
+
+    def check(self, problem: Problem) -> float:
+        """Compute the bound again: that nothing is left out, and the value of every leaf."""
+        root = self.root.check(problem)
+        elsewhere = np.delete(self.root.screening(problem).within, self.features)
+        if not np.all(elsewhere >= self.ceiling) or not _covers(self.leaves, set(), set()):
+            return root
+        values = [_proved(problem, self, leaf) for leaf in self.leaves]
+        return max(root, min([self.ceiling, *values]))
+
+    def screening(self, problem: Problem) -> Screening:
+        """Bound the models without, and with, each feature by the leaves that hold them."""
+        d = problem.shape[1]
+        without, within = np.full(d, self.ceiling), np.full(d, self.ceiling)
+        for leaf in self.leaves:
+            lacking, holding = np.ones(d, dtype=bool), np.ones(d, dtype=bool)
+            lacking[leaf.inside] = holding[leaf.outside] = False
+            np.minimum(without, leaf.bound, out=without, where=lacking)
+            np.minimum(within, leaf.bound, out=within, where=holding)
+        elsewhere = np.ones(d, dtype=bool)
+        elsewhere[self.features] = False
+        within[elsewhere] = self.ceiling
+        return Screening(without, within).merged(self.root.screening(problem)).above(self.value)
+
+
+def _proved(problem: Problem, tree: TreeBound, leaf: Leaf) -> float:
+    """Compute the bound of a leaf from its proof."""
+    node = problem.replaced(constraint=problem.constraint.restricted(leaf.inside, leaf.outside))
+    if not tree.shifted:
+        part = node.restricted(tree.features)
+        return lower_bound(part, leaf.proof).value
+    sigma = tree.sigma
+    if sigma and not is_proved(problem_gram(problem, tree.features), sigma):
+        sigma = 0.0
+    return shifted_bound(problem, leaf.proof, sigma, tree.features, constraint=node.constraint).on_features
+
+
+def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool:
+    """Whether every choice of further features, after those decided, is in some leaf."""
+    decisions = [set(leaf.inside.tolist()) - inside | set(leaf.outside.tolist()) - outside for leaf in leaves]
+    if any(not decided for decided in decisions):
+        return True
+    if not leaves:
+        return False
+    common = set.intersection(*decisions)
+    if not common:
+        return False
+    feature = min(common)
+    with_it = [leaf for leaf in leaves if feature in leaf.inside]
+    without = [leaf for leaf in leaves if feature in leaf.outside]
+    return _covers(with_it, inside | {feature}, outside) and _covers(without, inside, outside | {feature})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Nodes
+
+
+class Nodes(ABC):
+    """What solves the relaxations of nodes; each thread has its own."""
+
+    @abstractmethod
+    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+        """Return a bound on a node, its proof and the relaxation's model, starting from those of its parent.
+
+        The relaxation need not be solved further than to a bound of `objective`.
+        """
+
+
+class GramNodes(Nodes):
+    """Nodes of the squared loss, on a Gram matrix."""
+
+    def __init__(self, problem: Problem, features: Indices, sigma: float, known: Gram | None) -> None:
+        self.relaxation = GramRelaxation(problem, features, sigma, known)
+
+    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+        """Minimise on the Gram matrix; without it in full, the bound is taken from the data."""
+        solved = self.relaxation.solve(constraint, w, tol=_ACCURACY, cutoff=objective)
+        bound = solved.safe
+        if not np.isfinite(bound):
+            bound = shifted_bound(
+                self.relaxation.problem,
+                solved.p,
+                self.relaxation.sigma,
+                self.relaxation.features,
+                constraint=constraint,
+            ).on_features
+        return bound, solved.p, solved.p
+
+
+class NewtonNodes(Nodes):
+    """Nodes of any loss, few features in play."""
+
+    def __init__(self, problem: Problem, features: Indices, start: Start) -> None:
+        self.features, self.d = features, problem.shape[1]
+        self.part = problem.restricted(features)
+        alpha = start.dual(problem)
+        self.engine = NewtonEngine(self.part, None, alpha, np.zeros(len(features)), 0.0)
+
+    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+        """Newton's method until the bound is good enough."""
+        part = self.part.replaced(constraint=constraint.within(self.features))
+        engine = self.engine
+        engine.restart(part, w[self.features], proof)
+        bound, proof = lower_bound(part, proof).value, proof
+        for _ in range(_MOST_STEPS):
+            engine.improve()
+            proved = lower_bound(part, engine.alpha)
+            if proved.value > bound:
+                bound, proof = proved.value, proved.alpha
+            open_gap = max(objective - bound, 0.0)
+            own = engine.value - bound
+            if bound >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective)) or engine.finished:
+                break
+        full = np.zeros(self.d)
+        full[self.features] = engine.w
+        return bound, proof, full
+
+
+class RelaxedNodes(Nodes):
+    """Nodes of any loss and any size."""
+
+    def __init__(self, problem: Problem, features: Indices) -> None:
+        self.problem = problem
+        self.outside = np.setdiff1d(np.arange(problem.shape[1]), features)
+
+    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+        """Solve the relaxation from the parent's dual point."""
+        node = self.problem.replaced(constraint=constraint.restricted(np.empty(0, dtype=np.int64), self.outside))
+        relaxed = Relaxed(accuracy=_ACCURACY)
+        state = relaxed.init(node, Start(alpha=proof))
+        for _ in range(_MOST_STEPS):
+            relaxed.advance(node, state)
+            bound = state.bound.value
+            own = state.engine.value - bound
+            if bound >= objective or state.settled or own <= _USEFUL * (objective - bound):
+                break
+        return bound, state.bound.alpha, relaxed.relaxed_model(node, state)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The tree
+
+
+@dataclass
+class _Tree:
+    """Open nodes by their bounds, closed ones, and what all of them share."""
+
+    problem: Problem
+    root: Bound
+    features: Indices
+    ceiling: float
+    sigma: float
+    workers: list[Nodes]
+    pool: Pool
+    open: list[Leaf]
+    closed: list[Leaf] = field(default_factory=list)
+    solved: int = 0
+    rounded: set[bytes] = field(default_factory=set)
+
+    @property
+    def shifted(self) -> bool:
+        """Whether proofs are vectors p."""
+        return isinstance(self.workers[0], GramNodes)
+
+    @property
+    def objective(self) -> float:
+        """The best objective known."""
+        assert self.pool.best is not None
+        return self.pool.best.objective
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the leaves take."""
+        return sum(leaf.nbytes for leaf in self.open) + sum(leaf.nbytes for leaf in self.closed)
+
+    def bound(self) -> Bound:
+        """The bound that all leaves prove."""
+        leaves = (*sorted(self.open), *self.closed)
+        value = min([self.ceiling, *(leaf.bound for leaf in leaves)])
+        if value <= self.root.value:
+            return self.root
+        return TreeBound(
+            value,
+            self.root.alpha,
+            self.root.rounding,
+            self.root,
+            self.features,
+            self.ceiling,
+            self.sigma,
+            self.shifted,
+            leaves,
+        )
+
+    def step(self) -> None:
+        """Split the nodes with the least bounds, and solve their children."""
+        batch: list[Leaf] = []
+        while self.open and len(batch) < _BATCH * len(self.workers):
+            leaf = heapq.heappop(self.open)
+            if self.is_closed(leaf):
+                self.closed.append(leaf)
+            else:
+                batch.append(leaf)
+        children = [child for leaf in batch for child in leaf.children()]
+        n = len(self.workers)
+        dealt = [(worker, children[i::n]) for i, worker in enumerate(self.workers) if children[i::n]]
+        if not dealt:
+            return
+        results = run_parts(self.solve_all, dealt)
+        for i in range(len(children)):
+            self.add(results[i % n][i // n])
+
+    def is_closed(self, leaf: Leaf) -> bool:
+        """Whether a node holds nothing better than what is known, or nothing undecided."""
+        return leaf.feature < 0 or leaf.bound >= self.objective - _CLOSED * abs(self.objective)
+
+    def solve_all(self, worker: Nodes, children: Sequence[tuple[Leaf, Indices, Indices]]) -> list[Leaf]:
+        """Solve some nodes, one after the other."""
+        return [self.solve(worker, *child) for child in children]
+
+    def solve(self, worker: Nodes, parent: Leaf, inside: Indices, outside: Indices) -> Leaf:
+        """Solve a node."""
+        constraint = self.problem.constraint.restricted(inside, outside)
+        objective = self.objective * (1.0 + 1e-12)
+        bound, proof, w = worker.solve(constraint, parent.w, parent.proof, objective)
+        free = np.setdiff1d(self.features, np.union1d(inside, outside))
+        return Leaf(inside, outside, max(bound, parent.bound), proof, w, _undecided(constraint, w, free))
+
+    def add(self, leaf: Leaf) -> None:
+        """Take a new leaf, and the model that its relaxation rounds to."""
+        self.solved += 1
+        constraint = self.problem.constraint.restricted(leaf.inside, leaf.outside)
+        support = constraint.select(leaf.w)
+        if leaf.bound < self.objective and support.tobytes() not in self.rounded:
+            self.rounded.add(support.tobytes())
+            w, b, u = refit(self.problem, support, leaf.w, 0.0)
+            self.pool.add(w, b, primal(self.problem, w, b, u), support)
+        if self.is_closed(leaf):
+            self.closed.append(leaf)
+        else:
+            heapq.heappush(self.open, leaf)
+
+
+def _undecided(constraint: Constraint, w: Vector, free: Indices) -> int:
+    """The feature about which a relaxation is least decided; -1 where all that is left fits in."""
+    m, _, _ = constraint.free(len(w))
+    if m <= 0 or len(free) <= m:
+        return -1
+    z = places(constraint, w)[free]
+    doubt = np.minimum(z, 1.0 - z)
+    if doubt.max() > 1e-9:
+        return int(free[np.argmax(doubt)])
+    return int(free[np.argmax(np.abs(w[free]))])
+
+
+@dataclass
+class _State:
+    auto: AutoState
+    tree: _Tree | None = None
+    full: bool = False  # whether a limit on nodes or memory ended the search
+
+
+@dataclass(frozen=True)
+class BranchAndBound(Solver):
+    """Solve exactly: `Auto` first, then a tree of nodes, those with the least bounds first.
+
+    Parameters
+    ----------
+    max_nodes : int, optional
+        Nodes after which to stop, with the gap that is left.
+    max_memory : float
+        Bytes of the tree after which to stop.
+    random_state : int
+        Seed of all that is random.
+    """
+
+    max_nodes: int | None = None
+    max_memory: float = 2e9
+    random_state: int = 0
+
+    def init(self, problem: Problem, start: Start) -> _State:
+        """Begin with the fast phase."""
+        return _State(Auto(random_state=self.random_state).init(problem, start))
+
+    def advance(self, problem: Problem, state: _State) -> None:
+        """Go on with the fast phase; then plant the tree; then split nodes."""
+        auto = Auto(random_state=self.random_state)
+        if not state.auto.done:
+            auto.advance(problem, state.auto)
+        elif state.tree is None:
+            state.tree = _plant(problem, state.auto)
+        else:
+            state.tree.step()
+            too_many = self.max_nodes is not None and state.tree.solved >= self.max_nodes
+            state.full = too_many or state.tree.nbytes > self.max_memory
+        if state.tree is not None:
+            state.auto.prove(state.tree.bound())
+
+    def observe(self, problem: Problem, state: _State) -> Point:
+        """Return the best model so far and the best bound."""
+        return Auto().observe(problem, state.auto)
+
+    def finished(self, state: _State) -> bool:
+        """Tell whether no node is left, or a limit was reached."""
+        return state.full or (state.tree is not None and not state.tree.open)
+
+    def pool(self, state: _State) -> Pool:
+        """Return the models that came closest to the best."""
+        return state.auto.pool
+
+    def polish(self, problem: Problem, state: _State, w: Vector, b: float) -> Point:
+        """Make sure that no swap improves the best model."""
+        return Auto(random_state=self.random_state).polish(problem, state.auto, w, b)
+
+
+def _plant(problem: Problem, auto: AutoState) -> _Tree:
+    """Make the root: the features that screening leaves in play, and what solves their relaxations."""
+    best, root = auto.pool.best, auto.bound
+    assert best is not None
+    assert root is not None
+    w = best.coefficients(problem.shape[1])
+    features, ceiling = in_play(root.screening(problem), upper_bound(problem, w, best.b))
+    if len(features) == problem.shape[1]:
+        ceiling = np.inf
+    sigma, workers, proof = _workers(problem, features, root)
+    nothing = np.empty(0, dtype=np.int64)
+    tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, [])
+    first = Leaf(nothing, nothing, root.value, proof, w)
+    tree.add(tree.solve(workers[0], first, nothing, nothing))
+    return tree
+
+
+def _workers(problem: Problem, features: Indices, root: Bound) -> tuple[float, list[Nodes], Vector]:
+    """One solver of nodes for each thread, the shift that they use, and a first proof."""
+    n_entries = problem.shape[0] * len(features)
+    n = problem.design.n_threads if n_entries >= _THREADED else 1
+    if isinstance(problem.loss, Squared):
+        known = problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
+        sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)
+        gram_nodes: list[Nodes] = [GramNodes(problem, features, sigma, known) for _ in range(n)]
+        return sigma, gram_nodes, np.zeros(problem.shape[1])
+    start = Start(alpha=root.alpha)
+    if newton_pays(problem, len(features)):
+        return 0.0, [NewtonNodes(problem, features, start) for _ in range(n)], root.alpha
+    return 0.0, [RelaxedNodes(problem, features)], root.alpha

@@ -1,0 +1,369 @@
+r"""Engines that minimise the relaxation on a working set of features.
+
+Each holds a model (w, b) with its value, a feasible dual point alpha and the gap between the two, all on its features, and knows
+how to improve them. Which one is best depends on the size of the working set alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.constraint import Constraint
+from diht.design import Design, ProximalAscent, spectral_bound
+from diht.duality import feasible
+from diht.intercept import best_intercept
+from diht.losses import Loss, QuadraticConjugate
+from diht.problem import Problem
+from diht.solvers.refit import Moreau
+
+__all__ = ["Engine", "engine_for"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_NEWTON = 5e8  # operations of a Hessian up to which Newton's method is preferred
+_NEWTON_ENTRIES = 2e7  # entries of the working set's dense copy
+_WORK = 2e5  # entries that coordinate ascent reads between two looks at its gap
+_MOST_EPOCHS = 20
+_STRENGTH = 0.3  # of the proximal term, as a multiple of lam, at least
+_INNER = 0.1  # accuracy of a quadratic model's solution, relative to the gap
+_SIZES = (1.0, 0.5, 0.25, 0.1)  # of a step; if none will do, its model of the loss is wrong
+_ATTEMPTS = 6
+_ARMIJO = 1e-4
+_SMOOTHING = 0.1  # of a loss with flat parts or kinks, in units of the targets, at first
+_LEAST_SMOOTHING = 1e-12
+_SHARPER = 0.1  # by which it falls
+_EXACT = 1e-12  # relative gap that rounding hides
+
+
+class Engine(ABC):
+    """A model of the relaxation on some features, and the means to improve it."""
+
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Vector) -> None:
+        self.problem = problem
+        self.constraint: Constraint = problem.constraint if features is None else problem.constraint.within(features)
+        self.alpha = alpha
+        self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, np.zeros_like(problem.y)
+        self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
+
+    def constraint_size(self, features: Indices | None) -> int:
+        """Number of features."""
+        return self.problem.shape[1] if features is None else len(features)
+
+    @abstractmethod
+    def improve(self) -> None:
+        """Make some steps, and measure the gap."""
+
+    def take(self, w: Vector, product: Vector, b: float) -> None:
+        """Take a model, given Xw, with its best intercept (searched from b)."""
+        problem = self.problem
+        if problem.fit_intercept:
+            b = best_intercept(problem.loss, product, problem.y, problem.s, b)
+        self.w, self.b, self.u = w, b, product + b
+        loss = float(problem.s @ problem.loss.value(self.u, problem.y))
+        self.value = loss + problem.lam * self.constraint.relaxation(w)
+
+    def measure(self, alpha: Vector, g: Vector) -> None:
+        """Keep a dual point if it is the best so far, given X'(s alpha), and measure the gap."""
+        problem = self.problem
+        conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
+        dual = -conjugate - self.constraint.value(g) / (2.0 * problem.lam)
+        if dual >= self.dual:
+            self.alpha, self.dual = alpha, dual
+        self.gap = self.value - self.dual
+
+
+class AscentEngine(Engine):
+    """Coordinate ascent around a proximal point: for many features, or many samples."""
+
+    def __init__(
+        self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, seed: int
+    ) -> None:
+        super().__init__(problem, features, alpha)
+        m, inside, _ = self.constraint.free(len(self.w))
+        held = np.zeros(len(self.w) if len(inside) else 0, dtype=bool)
+        held[inside] = True
+        self.ascent = ProximalAscent(
+            problem.design, features, problem.loss, problem.y, problem.s, problem.lam, problem.fit_intercept, m, held,
+            alpha.copy(), seed,
+        )  # fmt: skip
+        kappa = max(float(np.square(problem.s) @ problem.design.row_norms_sq()), _STRENGTH * problem.lam)
+        self.ascent.restart(kappa, w if features is None else w[features], b)
+        self.epochs = int(np.clip(_WORK / max(1, self.ascent.part.nbytes // 12), 1, _MOST_EPOCHS))
+
+    def improve(self) -> None:
+        """Make some epochs."""
+        problem = self.problem
+        self.ascent.run(self.epochs)
+        w, b = self.ascent.model
+        alpha = feasible(problem, self.ascent.alpha)
+        product, g = self.ascent.products(w, problem.s * alpha)
+        self.take(w.copy(), product, b)
+        self.measure(alpha, g)
+
+
+@dataclass(frozen=True)
+class Central(Loss):
+    r"""A loss with barriers, :math:`l^*(a) - \tau \log(a - \underline a) - \tau \log(\overline a - a)`, at the ends of its domain.
+
+    It is smooth and nowhere flat, and its solutions are interior to the domain, where they follow the central path as tau falls.
+    """
+
+    base: QuadraticConjugate
+    tau: float
+
+    name = "central"
+
+    @property
+    def mu(self) -> float:
+        """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
+        width = self.base.high - self.base.low
+        return self.base.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
+
+    def derivative(self, u: Any, y: Any) -> Any:
+        """The point of the domain where the derivative of the conjugate is u."""
+        from diht.design.relaxation import central_slopes
+
+        out = np.empty_like(u)
+        central_slopes(u, y, self.base.mu, self.base.low, self.base.high, self.tau, out)
+        return out
+
+    def value(self, u: Any, y: Any) -> Any:
+        """a u - l*(a) at the derivative a."""
+        a = self.derivative(u, y)
+        return a * u - self.conjugate(a, y)
+
+    def second_derivative(self, u: Any, y: Any) -> Any:
+        """One over the curvature of the conjugate."""
+        a = self.derivative(u, y)
+        low, high = self.base.domain(y)
+        return 1.0 / (self.base.mu + self.tau / np.square(a - low) + self.tau / np.square(high - a))
+
+    def conjugate(self, a: Any, y: Any) -> Any:
+        """The base's, with the barriers."""
+        low, high = self.base.domain(y)
+        barrier = sum(np.log(gap) for gap in (a - low, high - a) if np.all(np.isfinite(gap)))
+        return y * a + 0.5 * self.base.mu * a * a - self.tau * barrier
+
+    def conjugate_derivative(self, a: Any, y: Any) -> Any:
+        """The inverse of `derivative`."""
+        low, high = self.base.domain(y)
+        return y + self.base.mu * a - self.tau / (a - low) + self.tau / (high - a)
+
+    def domain(self, y: Any) -> Any:
+        """That of the base."""
+        return self.base.domain(y)
+
+
+class NewtonEngine(Engine):
+    r"""Proximal Newton method: the loss is replaced by its quadratic model, whose relaxation is solved on a Gram matrix.
+
+    A loss whose conjugate has an end of its domain is smoothed by a barrier there, as in interior point methods: see `Central`. One
+    with kinks but of unknown form is replaced by its Moreau envelopes.
+    """
+
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float) -> None:
+        super().__init__(problem, features, alpha)
+        part = problem.design if features is None else problem.design.columns(features)
+        self.X = part.toarray()
+        if features is not None:
+            problem.design.count_reads_of(part)
+        self.largest = 0.0  # eigenvalue of the Hessian, estimated
+        self.begin(w if features is None else w[features], b)
+
+    def restart(self, problem: Problem, w: Vector, alpha: Vector) -> None:
+        """Take up another constraint on the same features, from a model and a dual point."""
+        self.problem, self.constraint, self.alpha = problem, problem.constraint, alpha
+        self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
+        self.begin(w, self.b)
+
+    def begin(self, w: Vector, b: float) -> None:
+        """Begin at a model, less what the constraint forbids."""
+        problem = self.problem
+        self.m, inside, outside = self.constraint.free(self.X.shape[1])
+        self.state = np.zeros(self.X.shape[1], dtype=np.int8)
+        self.state[inside], self.state[outside] = 1, -1
+        self.size = float(problem.s @ np.abs(problem.y)) or 1.0
+        self.smooth(_SMOOTHING)
+        w = w.copy()
+        w[outside] = 0.0
+        if self.m <= 0:
+            w[self.state == 0] = 0.0
+        self.take(w, self.X @ w, b)
+        self.model = self.smoothed(w, self.u - self.b, self.b)
+
+    def smooth(self, strength: float) -> None:
+        """Take the loss with so much smoothing, in units of the targets' size."""
+        loss = self.problem.loss
+        self.strength = strength
+        if isinstance(loss, QuadraticConjugate) and (loss.low > -np.inf or loss.high < np.inf):
+            self.loss: Loss = Central(loss, strength * self.size)
+        elif loss.mu == 0:
+            self.loss = Moreau(loss, strength * self.size)
+        else:
+            self.loss, self.strength = loss, 0.0
+
+    def smoothed(self, w: Vector, product: Vector, b: float) -> _Model:
+        """The model of w with its best intercept, for the smoothed loss."""
+        problem = self.problem
+        if problem.fit_intercept:
+            b = best_intercept(self.loss, product, problem.y, problem.s, b)
+        value = float(problem.s @ self.loss.value(product + b, problem.y)) + problem.lam * self.constraint.relaxation(w)
+        return _Model(w, product, b, value)
+
+    def improve(self) -> None:
+        """Make one step, with less smoothing once that has done its work."""
+        problem, model = self.problem, self.model
+        if self.strength and self.smoothed_gap(model) <= self.strength * self.size:
+            self.smooth(max(_SHARPER * self.strength, _LEAST_SMOOTHING))
+            model = self.smoothed(model.w, model.product, model.b)
+        new = self.step(model)
+        self.finished = new is model and (not self.strength or self.strength <= _LEAST_SMOOTHING)
+        if new is model and not self.finished:
+            self.smooth(max(_SHARPER * self.strength, _LEAST_SMOOTHING))
+            new = self.smoothed(model.w, model.product, model.b)
+        self.model = new
+        alpha = feasible(problem, self.slopes(new))
+        self.take(new.w, new.product, new.b)
+        self.measure(alpha, (problem.s * alpha) @ self.X)
+        problem.design.count(4.0 * self.X.nbytes / max(1, problem.design.nbytes))  # a Hessian and three products
+
+    def slopes(self, model: _Model) -> Vector:
+        """Derivatives of the smoothed loss, which are in F."""
+        return np.asarray(self.loss.derivative(model.product + model.b, self.problem.y))
+
+    def smoothed_gap(self, model: _Model) -> float:
+        """Gap of the smoothed relaxation."""
+        problem, alpha = self.problem, self.slopes(model)
+        value = self.constraint.value((problem.s * alpha) @ self.X)
+        return model.value + float(problem.s @ self.loss.conjugate(alpha, problem.y)) + value / (2.0 * problem.lam)
+
+    def step(self, model: _Model) -> _Model:
+        """Return a better model, or the same if there is none."""
+        problem, y = self.problem, self.problem.y
+        margins = model.product + model.b
+        gradient = (problem.s * self.loss.derivative(margins, y)) @ self.X
+        curvature = np.asarray(self.loss.second_derivative(margins, y))
+        for attempt in range(_ATTEMPTS):
+            if attempt == _ATTEMPTS - 1:
+                curvature = np.full_like(y, 1.0 / self.loss.mu)  # no less than the true one anywhere
+            target, promised = self.minimiser(model, gradient, problem.s * curvature)
+            if not promised > _EXACT * abs(model.value):
+                break
+            direction = target - model.w
+            change = self.X @ direction
+            for size in _SIZES:
+                trial = self.smoothed(model.w + size * direction, model.product + size * change, model.b)
+                if trial.value <= model.value - _ARMIJO * size * promised:
+                    return trial
+            curvature = self.secant(margins, change)
+        return model
+
+    def secant(self, margins: Vector, change: Vector) -> Vector:
+        """Mean curvature of each sample's loss along a change of the margins that went too far."""
+        y, far = self.problem.y, np.abs(change) > 1e-9 * (1.0 + np.abs(margins))
+        rise = self.loss.derivative(margins + change, y) - self.loss.derivative(margins, y)
+        return np.asarray(np.where(far, rise / np.where(far, change, 1.0), self.loss.second_derivative(margins, y)))
+
+    def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
+        """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
+        from diht.design.gram_kernels import relax
+
+        X, total = self.X, float(curvature.sum())
+        if self.problem.fit_intercept and total > 0.0:
+            X = X - (curvature / total) @ X
+        n, lam = X.shape[1], self.problem.lam
+        K = np.empty((n + 1, n + 1))
+        H = K[:n, :n]
+        H[:] = (X.T * curvature) @ X
+        pull = H @ model.w
+        K[n, :n] = K[:n, n] = pull - gradient
+        # Twice the quadratic model, plus a constant that makes it twice the value at w.
+        omega = self.constraint.relaxation(model.w)
+        K[n, n] = 2.0 * (model.value - lam * omega) + float(model.w @ (pull - 2.0 * gradient))
+        self.largest = max(self.largest, float(np.abs(H).sum(axis=1).max(initial=0.0)) / max(1.0, np.sqrt(n)))
+        p, c = model.w.copy(), np.empty(n)
+        gap = min(self.gap, abs(model.value))
+        tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
+        value, _, _, _, self.largest, _, _ = relax(
+            K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0,
+            max(self.largest, 1e-3 * lam), p, c, min(tol, 1e-3), np.inf, 20_000,
+        )  # fmt: skip
+        return p, model.value - 0.5 * value
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    w: Vector
+    product: Vector  # Xw
+    b: float
+    value: float
+
+
+class GradientEngine(Engine):
+    """Accelerated proximal gradients: for a loss without compiled steps on many features."""
+
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float) -> None:
+        super().__init__(problem, features, alpha)
+        self.part: Design = problem.design if features is None else problem.design.columns(features)
+        size = float(problem.s @ np.abs(problem.y)) or 1.0
+        self.loss = problem.loss if problem.loss.mu > 0 else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
+        self.curvature = spectral_bound(self.part, problem.s) / self.loss.mu
+        self.point = (w if features is None else w[features]).copy()
+        self.last, self.momentum, self.b = self.point.copy(), 1.0, b
+
+    def improve(self) -> None:
+        """Make some steps."""
+        problem = self.problem
+        for _ in range(10):
+            product = self.part.matvec(self.point)
+            b = best_intercept(self.loss, product, problem.y, problem.s, self.b) if problem.fit_intercept else 0.0
+            slopes = np.asarray(self.loss.derivative(product + b, problem.y))
+            gradient = self.part.rmatvec(problem.s * slopes)
+            step = 1.0 / max(self.curvature, 1e-3 * problem.lam)
+            w = self.constraint.prox(self.point - step * gradient, step * problem.lam)
+            following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.momentum**2))
+            if (self.point - w) @ (w - self.last) > 0.0:
+                following = self.momentum = 1.0
+            self.point = w + (self.momentum - 1.0) / following * (w - self.last)
+            self.last, self.momentum, self.b = w, following, b
+        self.take(w, self.part.matvec(w), self.b)
+        slopes = problem.loss.project(self.loss.derivative(self.u, problem.y), problem.y)
+        alpha = feasible(problem, np.asarray(slopes))
+        self.measure(alpha, self.part.rmatvec(problem.s * alpha))
+
+
+def engine_for(problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, seed: int = 0) -> Engine:
+    """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
+    size = problem.shape[1] if features is None else len(features)
+    compiled = problem.loss.kernel() is not None
+    if newton_pays(problem, size):
+        return NewtonEngine(problem, features, alpha, w, b)
+    if compiled:
+        return AscentEngine(problem, features, alpha, w, b, seed)
+    return GradientEngine(problem, features, alpha, w, b)
+
+
+def newton_pays(problem: Problem, n_features: int) -> bool:
+    """Whether a Hessian of so many features is cheap enough."""
+    entries = problem.shape[0] * float(n_features)
+    limit = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON
+    return entries <= _NEWTON_ENTRIES and entries * n_features <= limit
+
+
+def places(constraint: Constraint, w: Vector) -> Vector:
+    """How much of a place, z_j, each feature of a relaxation's model takes."""
+    from diht.design.relaxation import threshold_scale
+
+    m, inside, outside = constraint.free(len(w))
+    magnitudes = np.abs(w)
+    magnitudes[inside] = magnitudes[outside] = 0.0
+    theta = threshold_scale(magnitudes, m, 0.0, 0.0)
+    z = np.minimum(magnitudes / theta, 1.0) if theta > 0.0 else (magnitudes > 0.0).astype(np.float64)
+    z[inside] = 1.0
+    return z

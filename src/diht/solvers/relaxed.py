@@ -1,0 +1,155 @@
+r"""The dual, maximised to its end.
+
+The largest D(alpha) is the optimum of a convex problem, the relaxation
+
+.. math:: \max_\alpha D(\alpha) = \min_{w, b} \sum_i s_i l(x_i^\top w + b, y_i) + \lambda \Omega(w) ,
+
+with :math:`\Omega` half the squared k-support norm (`Constraint.relaxation`, `Constraint.prox`). Its solution has few more than k
+nonzeros, so that the work is done on a working set of features: where that is small by Newton's method, each quadratic model
+solved on its Gram matrix, else by coordinate ascent around a proximal point (`diht.solvers.engines`). A feature outside the working
+set W belongs to it once its :math:`|g_j|` exceeds the smallest of those that the dual point's model on W selects: if there is none,
+the optimum on W is that on all features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.duality import Bound, feasible, lower_bound
+from diht.intercept import best_intercept
+from diht.problem import Problem
+from diht.selection import top_k
+from diht.solvers.base import Point, Solver, Start
+from diht.solvers.engines import Engine, engine_for
+
+__all__ = ["Relaxed"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_NONE: Indices = np.empty(0, dtype=np.int64)
+_FIRST = 4  # features of the first working set, as a multiple of those that a model may have
+_AT_LEAST = 200  # features up to which there is no working set
+_WORTHWHILE = 0.5  # fraction of the stored entries up to which a working set is copied
+_NEAR = 0.9  # a feature this near to entering the model enters the working set
+_DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features
+_MOST_STEPS = 30  # of an engine between two looks at all features
+
+
+@dataclass
+class _State:
+    g: Vector  # X'(s alpha) of the last dual point
+    bound: Bound  # the best so far
+    features: Indices | None  # the working set, ascending; None for all
+    engine: Engine
+    settled: bool = False
+
+
+@dataclass(frozen=True)
+class Relaxed(Solver):
+    """Maximise D(alpha) to the end, and round the relaxation's model to a sparse one.
+
+    Parameters
+    ----------
+    accuracy : float
+        Relative gap between the relaxation's objective and D(alpha) at which it ends.
+    random_state : int
+        Seed of the order in which samples are visited.
+    """
+
+    accuracy: float = 1e-7
+    random_state: int = 0
+
+    def init(self, problem: Problem, start: Start) -> _State:
+        """Begin at a dual point, or at that of the model without features."""
+        given = start.alpha is not None or start.w is not None
+        alpha = start.dual(problem) if given else _first_dual(problem)
+        g = problem.design.rmatvec(problem.s * alpha)
+        features = _working_set(problem, g)
+        w, b = start.primal(problem) if start.w is not None else (np.zeros(problem.shape[1]), 0.0)
+        engine = engine_for(problem, features, alpha, w, b, self.random_state)
+        return _State(g, lower_bound(problem, alpha, g), features, engine)
+
+    def advance(self, problem: Problem, state: _State) -> None:
+        """Work on the working set until its gap has fallen well below that of all features, then look at all."""
+        engine = state.engine
+        target = _DEEPER * (engine.value - state.bound.value)
+        for _ in range(_MOST_STEPS):
+            engine.improve()
+            small = engine.gap <= max(target, 0.5 * self.accuracy * abs(engine.value))
+            if state.features is None or small or engine.finished:
+                break
+        self._look_at_all(problem, state)
+
+    def _look_at_all(self, problem: Problem, state: _State) -> None:
+        """Take the bound, and features that the working set lacks."""
+        engine = state.engine
+        state.g = problem.design.rmatvec(problem.s * engine.alpha)
+        bound = lower_bound(problem, engine.alpha, state.g)
+        if bound.value > state.bound.value:
+            state.bound = bound
+        missing = _missing(problem, state.features, state.g)
+        gap = engine.value - state.bound.value
+        state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
+        if len(missing):
+            w = self.relaxed_model(problem, state)
+            state.features = np.union1d(state.features, missing)  # type: ignore[arg-type]
+            state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state)
+
+    def relaxed_model(self, problem: Problem, state: _State) -> Vector:
+        """The relaxation's coefficients, of all features."""
+        if state.features is None:
+            return state.engine.w
+        w = np.zeros(problem.shape[1])
+        w[state.features] = state.engine.w
+        return w
+
+    def observe(self, problem: Problem, state: _State) -> Point:
+        """Round the relaxation's model; its dual point is the best so far."""
+        w, support = problem.constraint.threshold(self.relaxed_model(problem, state))
+        u = problem.design.matvec(w, support=support)
+        b = best_intercept(problem.loss, u, problem.y, problem.s) if problem.fit_intercept else 0.0
+        return Point(w, b, u + b, state.bound.alpha, support=support)
+
+    def finished(self, state: _State) -> bool:
+        """Tell whether the relaxation is solved."""
+        return state.settled
+
+
+def _first_dual(problem: Problem) -> Vector:
+    """Dual point of the model without features."""
+    _, b = Start().primal(problem)
+    return feasible(problem, np.asarray(problem.loss.derivative(np.full_like(problem.y, b), problem.y)))
+
+
+def _working_set(problem: Problem, g: Vector) -> Indices | None:
+    """Choose the first working set by the size of g; None for all."""
+    d = len(g)
+    m, inside, outside = problem.constraint.free(d)
+    size = max(_FIRST * m, _AT_LEAST) + len(inside)
+    if size >= d - len(outside):
+        return np.setdiff1d(np.arange(d), outside) if len(outside) else None
+    ranked = g.copy()
+    ranked[outside] = 0.0
+    ranked[inside] = np.inf
+    features = top_k(ranked, size)
+    return features if len(outside) or problem.design.fraction(features) <= _WORTHWHILE else None
+
+
+def _missing(problem: Problem, features: Indices | None, g: Vector) -> Indices:
+    """Features outside the working set that the dual point's model would take; if there are any, those near to it as well."""
+    if features is None:
+        return _NONE
+    m, inside, outside = problem.constraint.free(len(g))
+    magnitudes = np.abs(g)
+    magnitudes[inside] = magnitudes[outside] = 0.0
+    known = magnitudes[features]
+    last = known[top_k(known, m)].min(initial=np.inf)
+    magnitudes[features] = 0.0
+    if not np.any(magnitudes > last):
+        return _NONE
+    near = np.flatnonzero(magnitudes > _NEAR * last)
+    return near if len(near) <= len(features) else near[top_k(magnitudes[near], len(features))]
