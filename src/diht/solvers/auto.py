@@ -102,7 +102,7 @@ class Auto(Solver):
         return state.pool
 
     def polish(self, problem: Problem, state: AutoState, w: Vector, b: float) -> Point:
-        """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more than any before."""
+        """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more."""
         self._search(problem, state, np.flatnonzero(w), w, b)
         best = state.pool.best
         assert best is not None
