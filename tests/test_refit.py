@@ -10,7 +10,8 @@ from cases import DESIGNS, LOSSES
 from diht import Problem
 from diht.duality import dual_from_primal, feasible, lower_bound, primal
 from diht.losses import Hinge, Huber, Loss, SmoothedHinge, Squared
-from diht.solvers.refit import Moreau, refit
+from diht.solvers.refit import refit
+from diht.solvers.smoothing import Moreau
 from oracle import ridge, small_data, some_weights, targets
 
 NAMES = [loss.name for loss in LOSSES]

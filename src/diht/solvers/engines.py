@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +18,7 @@ from diht.duality import feasible
 from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
-from diht.solvers.refit import Moreau
+from diht.solvers.smoothing import Central, Moreau
 
 __all__ = ["Engine", "engine_for"]
 
@@ -105,59 +104,6 @@ class AscentEngine(Engine):
         product, g = self.ascent.products(w, problem.s * alpha)
         self.take(w.copy(), product, b)
         self.measure(alpha, g)
-
-
-@dataclass(frozen=True)
-class Central(Loss):
-    r"""A loss with barriers, :math:`l^*(a) - \tau \log(a - \underline a) - \tau \log(\overline a - a)`, at the ends of its domain.
-
-    It is smooth and nowhere flat, and its solutions are interior to the domain, where they follow the central path as tau falls.
-    """
-
-    base: QuadraticConjugate
-    tau: float
-
-    name = "central"
-
-    @property
-    def mu(self) -> float:
-        """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
-        width = self.base.high - self.base.low
-        return self.base.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
-
-    def derivative(self, u: Any, y: Any) -> Any:
-        """The point of the domain where the derivative of the conjugate is u."""
-        from diht.design.relaxation import central_slopes
-
-        out = np.empty_like(u)
-        central_slopes(u, y, self.base.mu, self.base.low, self.base.high, self.tau, out)
-        return out
-
-    def value(self, u: Any, y: Any) -> Any:
-        """a u - l*(a) at the derivative a."""
-        a = self.derivative(u, y)
-        return a * u - self.conjugate(a, y)
-
-    def second_derivative(self, u: Any, y: Any) -> Any:
-        """One over the curvature of the conjugate."""
-        a = self.derivative(u, y)
-        low, high = self.base.domain(y)
-        return 1.0 / (self.base.mu + self.tau / np.square(a - low) + self.tau / np.square(high - a))
-
-    def conjugate(self, a: Any, y: Any) -> Any:
-        """The base's, with the barriers."""
-        low, high = self.base.domain(y)
-        barrier = sum(np.log(gap) for gap in (a - low, high - a) if np.all(np.isfinite(gap)))
-        return y * a + 0.5 * self.base.mu * a * a - self.tau * barrier
-
-    def conjugate_derivative(self, a: Any, y: Any) -> Any:
-        """The inverse of `derivative`."""
-        low, high = self.base.domain(y)
-        return y + self.base.mu * a - self.tau / (a - low) + self.tau / (high - a)
-
-    def domain(self, y: Any) -> Any:
-        """That of the base."""
-        return self.base.domain(y)
 
 
 class NewtonEngine(Engine):

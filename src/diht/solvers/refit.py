@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -29,8 +28,9 @@ from diht.design import CoordinateAscent, Design
 from diht.intercept import balanced, best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
+from diht.solvers.smoothing import Moreau
 
-__all__ = ["Moreau", "refit"]
+__all__ = ["refit"]
 
 Vector = NDArray[np.float64]
 Direction = Callable[[Vector, Vector], Vector]
@@ -43,62 +43,6 @@ _MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the 
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
 _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
-
-
-@dataclass(frozen=True)
-class Moreau(Loss):
-    """The Moreau envelope of a loss: smooth, with the conjugate l*(a) + (gamma/2) a^2."""
-
-    base: Loss
-    gamma: float
-
-    name = "moreau"
-
-    @property
-    def task(self) -> str:  # type: ignore[override]
-        """The task of the loss itself."""
-        return self.base.task
-
-    @property
-    def mu(self) -> float:
-        """The envelope is 1 / (mu + gamma)-smooth."""
-        return self.base.mu + self.gamma
-
-    def derivative(self, u: Any, y: Any) -> Any:
-        """argmax_a a u - l*(a) - (gamma/2) a^2, a proximal map of the conjugate."""
-        return self.base.conjugate_prox(u / self.gamma, 1.0 / self.gamma, y)
-
-    def value(self, u: Any, y: Any) -> Any:
-        """a u - l*(a) - (gamma/2) a^2 at its maximiser."""
-        a = self.derivative(u, y)
-        return a * u - self.conjugate(a, y)
-
-    def second_derivative(self, u: Any, y: Any) -> Any:
-        """1/gamma where the maximiser is inside F and l* is linear, 0 where it is at an end."""
-        a = self.derivative(u, y)
-        low, high = self.base.domain(y)
-        return np.where((a > low) & (a < high), 1.0 / self.mu, 0.0)
-
-    def conjugate(self, a: Any, y: Any) -> Any:
-        """l*(a) + (gamma/2) a^2."""
-        return self.base.conjugate(a, y) + 0.5 * self.gamma * a * a
-
-    def conjugate_derivative(self, a: Any, y: Any) -> Any:
-        """l*'(a) + gamma a."""
-        return self.base.conjugate_derivative(a, y) + self.gamma * a
-
-    def domain(self, y: Any) -> Any:
-        """F of the loss itself."""
-        return self.base.domain(y)
-
-    def check_targets(self, y: Any) -> None:
-        """Check as the loss itself does."""
-        self.base.check_targets(y)
-
-    def kernel(self) -> tuple[int, float, float, float] | None:
-        """The same family with another mu, if the conjugate of the loss is quadratic on F (code 0)."""
-        kernel = self.base.kernel()
-        return (0, self.mu, *kernel[2:]) if kernel is not None and kernel[0] == 0 else None
 
 
 def refit(
