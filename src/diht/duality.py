@@ -262,8 +262,13 @@ class Bound:
     rounding: float
 
     def check(self, problem: Problem) -> float:
-        """Compute the bound again from the problem and the dual point alone."""
-        return lower_bound(problem, self.alpha).value
+        """Compute the bound again from the problem and the proof alone."""
+        return self.renewed(problem).value
+
+    def renewed(self, problem: Problem) -> Bound:
+        """What the same proof proves of a problem, this one or another: a true bound, whatever the figures in here say."""
+        n = problem.shape[0]
+        return lower_bound(problem, self.alpha if self.alpha.shape == (n,) else np.zeros(n))
 
     def screening(self, problem: Problem) -> Screening:
         """Bound the models without, and with, each feature, from the problem and the dual point alone."""

@@ -16,6 +16,7 @@ from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
+from diht.solvers.base import never
 from diht.solvers.refit import refit
 
 __all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
@@ -33,8 +34,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "branch": BranchAndBound,
 }
 
-_PATIENCE = 50  # epochs without progress, seen by at least a few evaluations, before a solve counts as stalled
-_FEW = 3
+_FEW = 3  # evaluations without progress, at least, before a solve counts as stalled
 _PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
 _SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
 
@@ -61,7 +61,7 @@ def solve(
         "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``. "auto" chooses a
         method by the problem's shape and loss, and refits the support of its best model.
     start : Result, Start, array of coefficients, or None
-        Where to begin: an earlier result, a model, a dual point.
+        Where to begin: an earlier result, a model, a dual point. `BranchAndBound` goes on with the tree of an earlier result.
     tol : float
         Relative gap at which the model counts as optimal.
     max_iter : int, optional
@@ -73,7 +73,7 @@ def solve(
     evaluate_every : int, optional
         Epochs between evaluations. By default each epoch where that costs nothing, else at epochs that grow by a quarter.
     stop : callable, optional
-        Asked after every step; True ends the solve.
+        Asked after every step, and within long ones; True ends the solve.
 
     Returns
     -------
@@ -119,7 +119,8 @@ def as_start(problem: Problem, start: Any) -> Start:
     n, d = problem.shape
     if isinstance(start, Start):
         w = None if start.w is None else finite_vector("start.w", start.w, d)
-        return Start(w, start.b, None if start.alpha is None else finite_vector("start.alpha", start.alpha, n))
+        alpha = None if start.alpha is None else finite_vector("start.alpha", start.alpha, n)
+        return Start(w, start.b, alpha, start.bound)
     if not isinstance(start, Result):
         w = finite_vector("start", start, d)
         return Start(w, _intercept_for(problem, w, None))
@@ -128,7 +129,7 @@ def as_start(problem: Problem, start: Any) -> Start:
     alpha = start.alpha if start.last_alpha is None else start.last_alpha
     # From another sample, or from a method that diverged, only the model carries over.
     usable = alpha.shape == (n,) and bool(np.all(np.isfinite(alpha)))
-    return Start(w, b, alpha if usable else None)
+    return Start(w, b, alpha if usable else None, start.certificate.bound)
 
 
 @dataclass(frozen=True)
@@ -179,7 +180,8 @@ class _Loop:
         stop: Callable[[], bool] | None,
     ) -> None:
         self.problem, self.method, self.limits = problem, method, limits
-        self.callback, self.stop = callback, stop
+        self.callback, self.stop = callback, stop or never
+        self.interrupted = False
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
         self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
@@ -189,7 +191,7 @@ class _Loop:
 
     def run(self, start: Start) -> Result:
         problem, method = self.problem, self.method
-        state = method.init(problem, start)
+        state = method.init(problem, replace(start, stop=self.out_of_patience))
         epoch = method.epoch(state)
         max_iter = self.limits.max_iter or method.max_epochs * epoch
         t, look, status = 0, self.next_look(0, epoch), None
@@ -198,15 +200,13 @@ class _Loop:
         while status is None:
             method.advance(problem, state)
             t += 1
-            interrupted = self.stop is not None and bool(self.stop())
-            out_of_time = self.limits.time_limit is not None and self.clock.read() > self.limits.time_limit
-            finished = method.finished(state)
-            if t >= look or t >= max_iter or interrupted or out_of_time or finished:
+            ending, finished = self.out_of_patience(), method.finished(state)
+            if t >= look or t >= max_iter or ending or finished:
                 status = self.evaluate(t, method.observe(problem, state))
                 look = self.next_look(t, epoch)
             if status is None:
-                stuck = self.since_progress >= _FEW and t - self.progress_at >= _PATIENCE * epoch
-                status = self.ended(t >= max_iter, interrupted, out_of_time, finished or stuck)
+                stuck = self.since_progress >= _FEW and t - self.progress_at >= method.patience * epoch
+                status = self.ended(t >= max_iter, ending, finished or stuck)
         return self.result(status, t, state)
 
     def next_look(self, t: int, epoch: int) -> int:
@@ -216,12 +216,18 @@ class _Loop:
             return t + epoch
         return max(t + epoch, epoch * round(_SPACING * t / epoch))
 
-    def ended(self, at_max_iter: bool, interrupted: bool, out_of_time: bool, finished: bool) -> Status | None:
-        if interrupted:
+    def out_of_patience(self) -> bool:
+        """Whether the user asked to stop, or the time is up; methods ask it in the middle of long pieces of work."""
+        self.interrupted = self.interrupted or bool(self.stop())
+        out_of_time = self.limits.time_limit is not None and self.clock.read() > self.limits.time_limit
+        return self.interrupted or out_of_time
+
+    def ended(self, at_max_iter: bool, ending: bool, finished: bool) -> Status | None:
+        if self.interrupted:
             return Status.STOPPED
         if finished:
             return Status.STALLED
-        if out_of_time:
+        if ending:
             return Status.TIME_LIMIT
         return Status.MAX_ITER if at_max_iter else None
 
@@ -246,6 +252,7 @@ class _Loop:
             best_objective=self.best_objective,
             best_bound=self.best_bound,
             n_features=int(np.count_nonzero(point.w if point.support is None else point.w[point.support])),
+            n_open=point.n_open,
         )
         self.trace.append(iterate)
         if self.told_to_stop(iterate):

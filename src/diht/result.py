@@ -49,7 +49,8 @@ class Iterate:
     """The figures of one evaluation: what the trace keeps and the callback sees.
 
     `objective` and `lower_bound` belong to the iterate itself, `best_objective` and `best_bound` to the best so far.
-    `model` is the best model so far; only the callback sees it (the trace would keep one for every evaluation).
+    `n_open` counts the open nodes of a branch and bound. `model` is the best model so far; only the callback sees it (the trace
+    would keep one for every evaluation).
     """
 
     iteration: int
@@ -60,6 +61,7 @@ class Iterate:
     best_objective: float
     best_bound: float
     n_features: int
+    n_open: int | None = None
     model: Model | None = field(default=None, repr=False, compare=False)
 
     @property

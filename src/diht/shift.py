@@ -33,7 +33,15 @@ from diht.losses import Squared
 if TYPE_CHECKING:
     from diht.problem import Problem
 
-__all__ = ["ShiftedBound", "in_play", "is_proved", "problem_gram", "shifted_bound", "smallest_eigenvalue"]
+__all__ = [
+    "ShiftedBound",
+    "in_play",
+    "is_proved",
+    "outside_play",
+    "problem_gram",
+    "shifted_bound",
+    "smallest_eigenvalue",
+]
 
 _SMALL = 300  # features up to which all eigenvalues are computed
 # Fractions of the estimated eigenvalue that are tried, one after the other: each costs a factorisation.
@@ -162,14 +170,19 @@ class ShiftedBound(Bound):
     on_features: float
     origin: Bound | None
 
-    def check(self, problem: Problem) -> float:
-        """Compute the bound again: that J is enough, that sigma is one, and the value at p."""
-        if self.origin is not None:
-            elsewhere = np.delete(self.origin.screening(problem).within, self.features)
-            if not np.all(elsewhere >= self.ceiling):
-                return self.origin.check(problem)
+    def renewed(self, problem: Problem) -> Bound:
+        """Compute the bound again: what features outside J cost, that sigma is a shift, and the value at p."""
+        d = problem.shape[1]
+        if not isinstance(problem.loss, Squared) or self.p.shape != (d,):
+            return super().renewed(problem)
+        origin, ceiling = None if self.origin is None else self.origin.renewed(problem), np.inf
+        if origin is not None:
+            ceiling = outside_play(origin.screening(problem), self.features)
+        elif len(self.features) < d:
+            return super().renewed(problem)  # nothing here shows what the other features cost
         sigma = self.sigma if is_proved(problem_gram(problem, self.features), self.sigma) else 0.0
-        return shifted_bound(problem, self.p, sigma, self.features, self.ceiling).value
+        bound = shifted_bound(problem, self.p, sigma, self.features, ceiling, origin)
+        return bound if origin is None or bound.value >= origin.value else origin
 
     def screening(self, problem: Problem) -> Screening:
         """Bound the models without, and with, each feature: the falls of nu(c)^2 raise B(p), up to the ceiling."""
@@ -190,6 +203,11 @@ def in_play(screening: Screening, objective: float) -> tuple[Indices, float]:
     """Features that a model with an objective of at most this may use, and the ceiling: what any other costs at least."""
     excluded = screening.within > objective
     return np.flatnonzero(~excluded), float(screening.within[excluded].min(initial=np.inf))
+
+
+def outside_play(screening: Screening, features: Indices) -> float:
+    """Return what a model with a place for another feature than these costs at least."""
+    return float(np.delete(screening.within, features).min(initial=np.inf))
 
 
 def shifted_bound(

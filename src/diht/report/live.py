@@ -56,6 +56,7 @@ class LiveLine:
         line.append(f"objective {iterate.best_objective:.6g}  ", style="blue")
         line.append(f"bound {iterate.best_bound:.6g}  ", style="yellow")
         line.append(f"gap {percent(iterate.relative_gap)}  ", style="bold")
+        line.append("" if iterate.n_open is None else f"{iterate.n_open:,} open nodes  ")
         line.append(f"{iterate.seconds:.0f} s  (Ctrl-C: stop and report)", style="dim")
         self._live.update(line)
         return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,7 +12,7 @@ from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bou
 from diht.losses import Squared
 from diht.problem import Problem
 from diht.shift import in_play, problem_gram, smallest_eigenvalue
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import Point, Solver, Start, never
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
@@ -44,6 +44,7 @@ class AutoState:
     work: Iterator[None] = field(default_factory=lambda: iter(()))
     searched: set[bytes] = field(default_factory=set)  # supports from which a swap search began
     done: bool = False
+    stop: Callable[[], bool] = never
 
     @property
     def objective(self) -> float:
@@ -75,7 +76,7 @@ class Auto(Solver):
 
     def init(self, problem: Problem, start: Start) -> AutoState:
         """Plan the work."""
-        state = AutoState()
+        state = AutoState(stop=start.stop)
         state.work = self._work(problem, start, state)
         self.advance(problem, state)
         return state
@@ -160,10 +161,12 @@ class Auto(Solver):
     def _search(self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float) -> None:
         """Improve a support by swaps; what screening decides stays as it is."""
         key = np.sort(support).tobytes()
-        if key in state.searched:
+        if key in state.searched or state.stop():
             return
         state.searched.add(key)
-        swap_search(problem, support, w, b, kicks=_KICKS, random_state=self.random_state, pool=state.pool)
+        swap_search(
+            problem, support, w, b, kicks=_KICKS, random_state=self.random_state, stop=state.stop, pool=state.pool
+        )
         assert state.pool.best is not None
         state.searched.add(state.pool.best.support.tobytes())
 
@@ -175,8 +178,8 @@ class Auto(Solver):
         for factor in reversed(_CONTINUATION):
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=1e-3, random_state=self.random_state)
-            inner = relaxed.init(larger, Start(alpha=alpha))
-            while not inner.settled:
+            inner = relaxed.init(larger, Start(alpha=alpha, stop=state.stop))
+            while not (inner.settled or state.stop()):
                 relaxed.advance(larger, inner)
             alpha = inner.engine.alpha
             support = problem.constraint.select(relaxed.relaxed_model(larger, inner))

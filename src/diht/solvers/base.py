@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,19 +15,30 @@ from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "never"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
+def never() -> bool:
+    """Let work go on."""
+    return False
+
+
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a solve begins: a model (in the problem's centred coordinates), a dual point, both, or neither."""
+    """Where a solve begins: a model (in the problem's centred coordinates), a dual point, both, or neither.
+
+    `bound` is what an earlier solve, perhaps of another problem, proved: no method may trust it, but for `Bound.renewed`. `stop` is
+    the loop's: pieces of work that take long ask it now and then, and end early where it says True.
+    """
 
     w: Vector | None = None
     b: float = 0.0
     alpha: Vector | None = None
+    bound: Bound | None = None
+    stop: Callable[[], bool] = never
 
     def dual(self, problem: Problem) -> Vector:
         """Return a feasible dual point: the given one, that of the given model, or the paper's zero.
@@ -59,7 +71,7 @@ class Point:
 
     `u` is Xw + b, `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known.
     `support`, where it is known, holds all that is nonzero in w. A method without a dual point of its own leaves `alpha` out;
-    one that proves more than a dual point does gives the `bound`.
+    one that proves more than a dual point does gives the `bound`. `n_open` counts the open nodes of a search tree.
     """
 
     w: Vector
@@ -70,6 +82,7 @@ class Point:
     value: float | None = None
     support: Indices | None = None
     bound: Bound | None = None
+    n_open: int | None = None
 
 
 @dataclass
@@ -97,6 +110,9 @@ class Solver(ABC):
     """A method: a small frozen object whose fields are its settings. The loop in `diht.loop` drives all of them."""
 
     max_epochs: ClassVar[int] = 1000  # after which a solve ends unless told otherwise
+    patience: ClassVar[float] = (
+        50  # epochs without progress, seen by a few evaluations, before a solve counts as stalled
+    )
     free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
 
     @abstractmethod

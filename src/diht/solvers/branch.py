@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,9 @@ from diht.design.threads import run_parts
 from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
 from diht.losses import Squared
 from diht.problem import Problem
-from diht.shift import in_play, is_proved, problem_gram, shifted_bound, smallest_eigenvalue
+from diht.shift import in_play, is_proved, outside_play, problem_gram, shifted_bound, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import Point, Solver, Start, never
 from diht.solvers.engines import NewtonEngine, newton_pays, places
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
@@ -40,6 +40,7 @@ _USEFUL = 0.05  # a node's relaxation is solved to this fraction of what separat
 _ACCURACY = 1e-9  # and no further than this
 _MOST_GRAM = 3000  # features up to which a node works on their Gram matrix
 _MOST_STEPS = 100
+_SAME = 1e-6  # relative loss of a tree's bound, computed again, up to which it is taken for one of the same problem
 _BATCH = 8  # nodes of one step, for each thread
 _THREADED = 20_000  # entries of X from which a second thread pays
 
@@ -111,14 +112,23 @@ class TreeBound(Bound):
     shifted: bool
     leaves: tuple[Leaf, ...]
 
-    def check(self, problem: Problem) -> float:
-        """Compute the bound again: that nothing is left out, and the value of every leaf."""
-        root = self.root.check(problem)
-        elsewhere = np.delete(self.root.screening(problem).within, self.features)
-        if not np.all(elsewhere >= self.ceiling) or not _covers(self.leaves, set(), set()):
+    def renewed(self, problem: Problem) -> Bound:
+        """Compute the bound again: what is outside the features, that the leaves leave nothing out, and what each one proves."""
+        root = self.root.renewed(problem)
+        if not _fits(problem, self) or not _covers(self.leaves, set(), set()):
             return root
-        values = [_proved(problem, self, leaf) for leaf in self.leaves]
-        return max(root, min([self.ceiling, *values]))
+        ceiling = outside_play(root.screening(problem), self.features)
+        sigma = self.sigma
+        if sigma and not is_proved(problem_gram(problem, self.features), sigma):
+            sigma = 0.0
+        prove = _prover(problem, self.features, sigma, self.shifted)
+        leaves = tuple(replace(leaf, bound=max(root.value, prove(leaf))) for leaf in self.leaves)
+        value = min([ceiling, *(leaf.bound for leaf in leaves)])
+        if value <= root.value:
+            return root
+        return TreeBound(
+            value, root.alpha, root.rounding, root, self.features, ceiling, sigma, self.shifted, leaves
+        )  # fmt: skip
 
     def screening(self, problem: Problem) -> Screening:
         """Bound the models without, and with, each feature by the leaves that hold them."""
@@ -135,16 +145,26 @@ class TreeBound(Bound):
         return Screening(without, within).merged(self.root.screening(problem)).above(self.value)
 
 
-def _proved(problem: Problem, tree: TreeBound, leaf: Leaf) -> float:
-    """Compute the bound of a leaf from its proof."""
-    node = problem.replaced(constraint=problem.constraint.restricted(leaf.inside, leaf.outside))
-    if not tree.shifted:
-        part = node.restricted(tree.features)
-        return lower_bound(part, leaf.proof).value
-    sigma = tree.sigma
-    if sigma and not is_proved(problem_gram(problem, tree.features), sigma):
-        sigma = 0.0
-    return shifted_bound(problem, leaf.proof, sigma, tree.features, constraint=node.constraint).on_features
+def _fits(problem: Problem, tree: TreeBound) -> bool:
+    """Whether a tree can speak of a problem at all."""
+    n, d = problem.shape
+    if tree.shifted and not isinstance(problem.loss, Squared):
+        return False
+    size, k = d if tree.shifted else n, problem.constraint.size
+    return all(leaf.w.shape == (d,) and leaf.proof.shape == (size,) and len(leaf.inside) <= k for leaf in tree.leaves)
+
+
+def _prover(problem: Problem, features: Indices, sigma: float, shifted: bool) -> Callable[[Leaf], float]:
+    """Return what computes the bound of a leaf from its proof."""
+    part = problem if shifted else problem.restricted(features)
+
+    def prove(leaf: Leaf) -> float:
+        node = problem.constraint.restricted(leaf.inside, leaf.outside)
+        if shifted:
+            return shifted_bound(problem, leaf.proof, sigma, features, constraint=node).on_features
+        return lower_bound(part.replaced(constraint=node.within(features)), leaf.proof).value
+
+    return prove
 
 
 def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool:
@@ -264,9 +284,11 @@ class _Tree:
     sigma: float
     workers: list[Nodes]
     pool: Pool
-    open: list[Leaf]
+    stop: Callable[[], bool] = never
+    open: list[Leaf] = field(default_factory=list)
     closed: list[Leaf] = field(default_factory=list)
     solved: int = 0
+    nbytes: int = 0  # memory that the leaves take
     rounded: set[bytes] = field(default_factory=set)
 
     @property
@@ -280,14 +302,9 @@ class _Tree:
         assert self.pool.best is not None
         return self.pool.best.objective
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that the leaves take."""
-        return sum(leaf.nbytes for leaf in self.open) + sum(leaf.nbytes for leaf in self.closed)
-
     def bound(self) -> Bound:
         """The bound that all leaves prove."""
-        leaves = (*sorted(self.open), *self.closed)
+        leaves = (*self.open, *self.closed)
         value = min([self.ceiling, *(leaf.bound for leaf in leaves)])
         if value <= self.root.value:
             return self.root
@@ -312,6 +329,7 @@ class _Tree:
                 self.closed.append(leaf)
             else:
                 batch.append(leaf)
+                self.nbytes -= leaf.nbytes
         children = [child for leaf in batch for child in leaf.children()]
         n = len(self.workers)
         dealt = [(worker, children[i::n]) for i, worker in enumerate(self.workers) if children[i::n]]
@@ -330,12 +348,20 @@ class _Tree:
         return [self.solve(worker, *child) for child in children]
 
     def solve(self, worker: Nodes, parent: Leaf, inside: Indices, outside: Indices) -> Leaf:
-        """Solve a node."""
+        """Solve a node; where its parent proves more of it, or there is no time left, it keeps the parent's proof."""
         constraint = self.problem.constraint.restricted(inside, outside)
-        objective = self.objective * (1.0 + 1e-12)
-        bound, proof, w = worker.solve(constraint, parent.w, parent.proof, objective)
+        bound, proof, w = parent.bound, parent.proof, parent.w
+        if not self.stop():
+            solved, own, w = worker.solve(constraint, w, proof, self.objective * (1.0 + 1e-12))
+            if solved >= bound:
+                bound, proof = solved, own
+        return self.leaf(inside, outside, bound, proof, w)
+
+    def leaf(self, inside: Indices, outside: Indices, bound: float, proof: Vector, w: Vector) -> Leaf:
+        """A leaf with what to split it on."""
+        constraint = self.problem.constraint.restricted(inside, outside)
         free = np.setdiff1d(self.features, np.union1d(inside, outside))
-        return Leaf(inside, outside, max(bound, parent.bound), proof, w, _undecided(constraint, w, free))
+        return Leaf(inside, outside, bound, proof, w, _undecided(constraint, w, free))
 
     def add(self, leaf: Leaf) -> None:
         """Take a new leaf, and the model that its relaxation rounds to."""
@@ -346,6 +372,11 @@ class _Tree:
             self.rounded.add(support.tobytes())
             w, b, u = refit(self.problem, support, leaf.w, 0.0)
             self.pool.add(w, b, primal(self.problem, w, b, u), support)
+        self.keep(leaf)
+
+    def keep(self, leaf: Leaf) -> None:
+        """Put a leaf among the open ones, or the closed."""
+        self.nbytes += leaf.nbytes
         if self.is_closed(leaf):
             self.closed.append(leaf)
         else:
@@ -389,8 +420,14 @@ class BranchAndBound(Solver):
     max_memory: float = 2e9
     random_state: int = 0
 
+    max_epochs = 10**9  # it ends by itself
+    patience = np.inf  # bounds may wait long for the last of many equal nodes
+
     def init(self, problem: Problem, start: Start) -> _State:
-        """Begin with the fast phase."""
+        """Begin with the fast phase, or with the tree of an earlier solve."""
+        known = start.bound.renewed(problem) if isinstance(start.bound, TreeBound) else None
+        if isinstance(known, TreeBound) and known.value >= (1.0 - _SAME) * start.bound.value:  # type: ignore[union-attr]
+            return _restored(problem, start, known)
         return _State(Auto(random_state=self.random_state).init(problem, start))
 
     def advance(self, problem: Problem, state: _State) -> None:
@@ -409,7 +446,8 @@ class BranchAndBound(Solver):
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Return the best model so far and the best bound."""
-        return Auto().observe(problem, state.auto)
+        point = Auto().observe(problem, state.auto)
+        return point if state.tree is None else replace(point, n_open=len(state.tree.open))
 
     def finished(self, state: _State) -> bool:
         """Tell whether no node is left, or a limit was reached."""
@@ -435,19 +473,36 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
         ceiling = np.inf
     sigma, workers, proof = _workers(problem, features, root)
     nothing = np.empty(0, dtype=np.int64)
-    tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, [])
+    tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, auto.stop)
     first = Leaf(nothing, nothing, root.value, proof, w)
     tree.add(tree.solve(workers[0], first, nothing, nothing))
     return tree
 
 
-def _workers(problem: Problem, features: Indices, root: Bound) -> tuple[float, list[Nodes], Vector]:
-    """One solver of nodes for each thread, the shift that they use, and a first proof."""
+def _restored(problem: Problem, start: Start, known: TreeBound) -> _State:
+    """Take up the tree of an earlier solve, whose bounds have been computed again."""
+    auto = AutoState(bound=known, done=True, stop=start.stop)
+    w, b = start.primal(problem)
+    auto.pool.add(w, b, primal(problem, w, b))
+    _, workers, _ = _workers(problem, known.features, known.root, known.sigma)
+    tree = _Tree(
+        problem, known.root, known.features, known.ceiling, known.sigma, workers, auto.pool, auto.stop
+    )  # fmt: skip
+    for leaf in known.leaves:
+        tree.keep(tree.leaf(leaf.inside, leaf.outside, leaf.bound, leaf.proof, leaf.w))
+    return _State(auto, tree)
+
+
+def _workers(
+    problem: Problem, features: Indices, root: Bound, sigma: float | None = None
+) -> tuple[float, list[Nodes], Vector]:
+    """One solver of nodes for each thread, the shift that they use, and a first proof; a known shift is proved already."""
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
     if isinstance(problem.loss, Squared):
         known = problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
-        sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)
+        if sigma is None:
+            sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)
         gram_nodes: list[Nodes] = [GramNodes(problem, features, sigma, known) for _ in range(n)]
         return sigma, gram_nodes, np.zeros(problem.shape[1])
     start = Start(alpha=root.alpha)

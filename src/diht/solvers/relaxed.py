@@ -13,6 +13,7 @@ the optimum on W is that on all features.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,7 @@ class _State:
     bound: Bound  # the best so far
     features: Indices | None  # the working set, ascending; None for all
     engine: Engine
+    stop: Callable[[], bool]
     settled: bool = False
 
 
@@ -71,7 +73,7 @@ class Relaxed(Solver):
         features = _working_set(problem, g)
         w, b = start.primal(problem) if start.w is not None else (np.zeros(problem.shape[1]), 0.0)
         engine = engine_for(problem, features, alpha, w, b, self.random_state)
-        return _State(g, lower_bound(problem, alpha, g), features, engine)
+        return _State(g, lower_bound(problem, alpha, g), features, engine, start.stop)
 
     def advance(self, problem: Problem, state: _State) -> None:
         """Work on the working set until its gap has fallen well below that of all features, then look at all."""
@@ -80,7 +82,7 @@ class Relaxed(Solver):
         for _ in range(_MOST_STEPS):
             engine.improve()
             small = engine.gap <= max(target, 0.5 * self.accuracy * abs(engine.value))
-            if state.features is None or small or engine.finished:
+            if state.features is None or small or engine.finished or state.stop():
                 break
         self._look_at_all(problem, state)
 
