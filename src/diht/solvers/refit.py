@@ -1,12 +1,12 @@
-r"""The best model on a given support: a convex problem, solved by Newton's method or dual coordinate ascent.
+r"""The best model on a given support: a convex problem.
 
-Newton's method where its equations can be solved directly, or the loss is smooth throughout; dual coordinate ascent on larger
-supports for the losses made of straight and quadratic pieces, which Newton's method would have to find one by one.
+The losses made of straight and quadratic pieces have quadratic programmes: an interior point method where their Hessian can be
+formed and factorised, dual coordinate ascent on larger supports. For the others, Newton's method.
 
-The intercept is eliminated: with :math:`b(x)` the best one for the coefficients x, :math:`\varphi(x) = \min_b P(x, b)` is
+There the intercept is eliminated: with :math:`b(x)` the best one for the coefficients x, :math:`\varphi(x) = \min_b P(x, b)` is
 strongly convex with the gradient of P at (x, b(x)), while the curvature of P in b alone may vanish.
 
-A loss without a derivative (mu = 0) is replaced by its Moreau envelopes
+Any other loss without a derivative (mu = 0) is replaced by its Moreau envelopes
 
 .. math:: l_\gamma(u) = \max_a \; a u - l^*(a) - \tfrac{\gamma}{2} a^2 , \qquad l_\gamma \le l \le l_\gamma + \tfrac{\gamma}{2} r^2
 
@@ -28,6 +28,7 @@ from diht.design import CoordinateAscent, Design
 from diht.intercept import balanced, best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
+from diht.solvers.interior_point import interior_point
 from diht.solvers.smoothing import Moreau
 
 __all__ = ["refit"]
@@ -42,6 +43,7 @@ _MAX_NEWTON = 100
 _MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
+_EXACT = 1e-13  # relative gap beyond which there is nothing to gain
 _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 
@@ -55,14 +57,19 @@ def refit(
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
     objective = _Objective(problem, design, problem.loss)
-    if _direct_cost(design) > _DIRECT and isinstance(problem.loss, QuadraticConjugate):
-        best = _ascended(objective, x, b, max(rtol, 1e-10))
-    else:
-        best = (_newton if problem.loss.mu > 0 else _smoothed)(objective, x, b, rtol)
+    best = _method(objective)(objective, x, b, rtol)
     problem.design.count_reads_of(design)
     full = np.zeros(problem.shape[1])
     full[support] = best.x
     return full, best.b, best.u
+
+
+def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:
+    """Choose by the loss and the size of the support."""
+    loss, design = objective.loss, objective.design
+    if design.shape[1] and isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
+        return _interior if _direct_cost(design) <= _DIRECT else _ascended
+    return _newton if loss.mu > 0 else _smoothed
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +108,29 @@ def _direct_cost(design: Design) -> float:
     return float(n) * k * k
 
 
+def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+    """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
+    problem, design, loss = objective.problem, objective.design, objective.loss
+    assert isinstance(loss, QuadraticConjugate)
+    X, seen = design.toarray(), problem.s > 0.0
+    rows = (X, problem.y, problem.s) if np.all(seen) else (X[seen], problem.y[seen], problem.s[seen])
+    solution = interior_point(*rows, loss, problem.lam, problem.fit_intercept, max(rtol, _EXACT))
+    best = objective.model(solution.w, X @ solution.w, solution.b)
+    if best.value - solution.bound <= max(rtol, _HIDDEN) * abs(best.value):
+        return best
+    if loss.mu > 0.0:
+        return min(best, _newton(objective, best.x, best.b, rtol), key=lambda model: model.value)
+    alpha = np.asarray(loss.derivative(best.u, problem.y))
+    alpha[seen] = solution.alpha
+    return min(best, _at_kinks(objective, alpha, best.b)[0], key=lambda model: model.value)
+
+
 def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
 
     Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
     """
-    problem, design = objective.problem, objective.design
+    problem, design, rtol = objective.problem, objective.design, max(rtol, 1e-10)
     best = objective.model(x, design.matvec(x), b)
     alpha = np.asarray(problem.loss.project(problem.loss.derivative(best.u, problem.y), problem.y)).copy()
     ascent = CoordinateAscent(
