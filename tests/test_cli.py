@@ -10,7 +10,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from contextlib import contextmanager
 
@@ -449,6 +448,7 @@ def test_certify_other_options(data, models, capsys):
         (["--loss", "cubic"], "argument --loss: invalid choice: 'cubic' (choose from "),
         (["--solver", "magic"], "argument --solver: invalid choice: 'magic' (choose from "),
         (["--target", "y"], "argument --target: 'y' needs a FILE"),
+        (["--exact", "--solver", "iht"], "argument --exact: needs --solver auto or branch, got --solver iht"),
         (["--colour"], "unrecognized arguments: --colour"),
     ],
 )
@@ -635,37 +635,10 @@ def command(*argv):
     return [sys.executable, "-m", "diht", *map(str, argv)]
 
 
-LONG = ["--lam", "1e-7", "--tol", "0", "--max-iter", "1000000000", "--k", "5"]
-
-
-def test_ctrl_c_reports_the_best_so_far(tmp_path):
-    child = subprocess.Popen(
-        command("fit", *LONG, "--out", tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        line = ""
-        while not line.startswith("Model"):
-            line = child.stdout.readline()
-            assert line
-        time.sleep(1.0)
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-    finally:
-        child.kill()
-    assert child.returncode == 0
-    assert err == ""
-    assert "Stopped by Ctrl-C: this is the best model found so far." in out
-    assert "because it was asked to stop" in " ".join(out.split())
-    assert read_model(str(tmp_path / "model.json")).equations[0].figures.status == "stopped"
-
-
-def test_live_line_at_a_terminal(data, tmp_path):
+def at_a_terminal(argv, interrupt_at=None):
+    """Run a command to its end at a terminal and return what it writes; Ctrl-C once this is seen."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
-    argv = command("fit", data / "numbers.csv", *QUICK, "--out", tmp_path)
     child = subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, env=environment)
     os.close(follower)
     text = b""
@@ -678,14 +651,44 @@ def test_live_line_at_a_terminal(data, tmp_path):
             if not block:
                 break
             text += block
+            if interrupt_at is not None and interrupt_at in text:
+                child.send_signal(signal.SIGINT)
+                interrupt_at = None
         assert child.wait(timeout=60) == 0
     finally:
         child.kill()
         os.close(leader)
-    plain = re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", text).decode()
-    assert re.search(r"step \d+ +objective \S+ +bound \S+ +gap", plain)
+    return text
+
+
+def plain(text):
+    """What stays visible of what is written to a terminal."""
+    return re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", text).decode()
+
+
+def test_ctrl_c_reports_the_best_so_far(tmp_path):
+    """On noise the search for the best 15 of 60 features would go on for ages."""
+    rng = np.random.default_rng(0)
+    file = tmp_path / "noise.csv"
+    np.savetxt(file, rng.standard_normal((80, 61)), delimiter=",")
+    argv = command("fit", file, "--exact", "--k", "15", "--lam", "1e-6", "--tol", "0", "--out", tmp_path)
+    text = " ".join(plain(at_a_terminal(argv, interrupt_at=b"open nodes")).split())
+    assert "Stopped by Ctrl-C: this is the best model found so far." in text
+    assert "because it was asked to stop" in text
+    assert read_model(str(tmp_path / "model.json")).equations[0].figures.status == "stopped"
+
+
+def test_exact_closes_the_gap(data, capsys, tmp_path):
+    assert run("fit", data / "numbers.csv", "--exact", "--lam", "1e-4", "--k", "2", "--out", tmp_path) == 0
+    assert "BranchAndBound" in capsys.readouterr().out
+    assert read_model(str(tmp_path / "model.json")).equations[0].figures.status == "optimal"
+
+
+def test_live_line_at_a_terminal(data, tmp_path):
+    text = at_a_terminal(command("fit", data / "numbers.csv", *QUICK, "--out", tmp_path))
+    assert re.search(r"step \d+ +objective \S+ +bound \S+ +gap", plain(text))
     assert text.count(b"\x1b[?25l") == text.count(b"\x1b[?25h") == 1  # the cursor is there again
-    assert "How good is it?" in plain
+    assert "How good is it?" in plain(text)
 
 
 def test_silent_where_there_is_no_terminal_and_bad_names_do_not_matter(tmp_path):

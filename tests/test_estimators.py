@@ -25,7 +25,7 @@ import diht.estimators
 from diht import Problem, SparseClassifier, SparseRegressor, solve
 from diht.losses import Hinge, Huber, Logistic, Loss, Squared
 from diht.result import Status
-from diht.solvers import SDIHT
+from diht.solvers import DIHT, SDIHT, Auto, BranchAndBound
 from oracle import best_subset, some_weights
 
 K_IS_CUT = "ignore:k=:UserWarning"
@@ -696,7 +696,8 @@ assert not hasattr(model, "set_callbacks")
         ({"time_limit": 0}, "time_limit must be positive"),
         ({"time_limit": "short"}, "time_limit must be positive, got 'short'"),
         ({"n_jobs": 0}, "n_jobs must be None or an integer other than 0, got 0"),
-        ({"exact": True}, "exact=True needs the branch-and-bound solver, which this version does not have"),
+        ({"exact": True, "solver": "iht"}, "exact=True needs solver='auto' or 'branch', got solver='iht'"),
+        ({"exact": True, "solver": DIHT()}, "exact=True needs solver='auto' or 'branch', got solver=DIHT("),
     ],
 )
 def test_bad_parameters(make, parameters, message):
@@ -807,3 +808,45 @@ def test_bad_classes(y, weights, class_weight, message):
     with pytest.raises(ValueError) as error:
         SparseClassifier(3, class_weight=class_weight).fit(X, y, weights)
     assert message in str(error.value)
+
+
+# exact
+
+
+@pytest.mark.parametrize("solver", ["auto", "branch", Auto(random_state=3), BranchAndBound(random_state=3)])
+def test_exact_branches(solver):
+    X, y = noisy_regression()
+    fast = SparseRegressor(k=4, lam=1e-4, tol=1e-8).fit(X, y)
+    model = SparseRegressor(k=4, lam=1e-4, tol=1e-8, exact=True, solver=solver).fit(X, y)
+    assert fast.gap_ > 1e-3 * fast.objective_
+    assert model.result_.status is Status.OPTIMAL
+    assert model.objective_ <= fast.objective_ * (1 + 1e-12)
+    assert fast.lower_bound_ <= model.lower_bound_ * (1 + 1e-12)
+    seed = getattr(solver, "random_state", 0)
+    assert model.result_.solver == repr(BranchAndBound(random_state=seed))
+
+
+def test_auto_does_not_branch():
+    assert "BranchAndBound" not in SparseRegressor(k=4, lam=1e-4).fit(*noisy_regression()).result_.solver
+
+
+def test_a_warm_start_goes_on_with_the_tree():
+    X, y = noisy_regression()
+    model = SparseRegressor(k=4, lam=1e-4, tol=1e-8, solver=BranchAndBound(max_nodes=10), warm_start=True).fit(X, y)
+    assert model.result_.status is not Status.OPTIMAL
+    bounds = [model.lower_bound_]
+    for _ in range(50):
+        bounds.append(model.fit(X, y).lower_bound_)
+        if model.result_.status is Status.OPTIMAL:
+            break
+    assert model.result_.status is Status.OPTIMAL
+    assert np.all(np.diff(bounds) >= -1e-12)
+    exact = SparseRegressor(k=4, lam=1e-4, tol=1e-8, exact=True).fit(X, y)
+    assert model.objective_ == pytest.approx(exact.objective_, rel=1e-8)
+
+
+def noisy_regression():
+    """Correlated columns, hardly more samples than features: no gap closes without branching."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((16, 14)) + rng.standard_normal((16, 1))
+    return X, X[:, :4].sum(axis=1) + 2.0 * rng.standard_normal(16)

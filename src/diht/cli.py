@@ -208,6 +208,7 @@ def _add_fit(parser: _Arguments) -> None:
     solve = parser.add_argument_group("solve")
     names = ["auto", *SOLVERS]
     solve.add_argument("--solver", choices=names, default="auto", metavar="NAME", help=", ".join(names))
+    solve.add_argument("--exact", action="store_true", help="branch and bound to the optimum: may take long")
     solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
     _add_limits(solve)
     solve.add_argument(

@@ -29,7 +29,7 @@ from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
-from diht.solvers import Solver
+from diht.solvers import Auto, BranchAndBound, Solver
 
 __all__ = ["SparseClassifier", "SparseRegressor"]
 
@@ -104,7 +104,17 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        return as_solver(self.solver, problem, None if seed is None else int(seed))
+        return as_solver(self._method(), problem, None if seed is None else int(seed))
+
+    def _method(self) -> str | Solver:
+        """Return what `solver` and `exact` ask for together."""
+        if not self.exact:
+            return self.solver
+        if isinstance(self.solver, Auto):
+            return BranchAndBound(random_state=self.solver.random_state)
+        if self.solver in ("auto", "branch") or isinstance(self.solver, BranchAndBound):
+            return "branch" if self.solver == "auto" else self.solver
+        raise ValueError(f"exact=True needs solver='auto' or 'branch', got solver={self.solver!r}")
 
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
@@ -153,10 +163,6 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
             return None
         return self.result_ if isinstance(self.result_, list) else [self.result_]
 
-    def _check_exact(self) -> None:
-        if self.exact:
-            raise ValueError("exact=True needs the branch-and-bound solver, which this version does not have")
-
     # Prediction and selection
 
     def _scores(self, X: Any) -> Array:
@@ -199,9 +205,10 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     loss : {"squared", "huber"} or Loss, default="squared"
         (y - u)^2, Huber's loss, or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
-        The method: "auto", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+        The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
     exact : bool, default=False
-        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached.
+        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
+        solvers "auto" and "branch".
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=False
@@ -335,7 +342,6 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
-        self._check_exact()
         data = X
         X, y = validate_data(self, X, y, y_numeric=True, **_FORMATS)
         s = normalised_weights(sample_weight, X.shape[0])
@@ -390,9 +396,10 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
     solver : str or Solver, default="auto"
-        The method: "auto", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+        The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
     exact : bool, default=False
-        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached.
+        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
+        solvers "auto" and "branch".
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=False
@@ -534,7 +541,6 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         SparseClassifier
             The estimator itself.
         """
-        self._check_exact()
         data = X
         X, y = validate_data(self, X, y, **_FORMATS)
         check_classification_targets(y)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from numbers import Real
+from threading import Lock
 from time import perf_counter
 from typing import Any
 
@@ -58,8 +59,8 @@ def solve(
     problem : Problem
         What to solve.
     solver : str or Solver
-        "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``. "auto" chooses a
-        method by the problem's shape and loss, and refits the support of its best model.
+        "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``. "auto" solves the
+        relaxation, rounds it, repairs the support by swaps and proves how good the result is; it does not branch.
     start : Result, Start, array of coefficients, or None
         Where to begin: an earlier result, a model, a dual point. `BranchAndBound` goes on with the tree of an earlier result.
     tol : float
@@ -181,7 +182,7 @@ class _Loop:
     ) -> None:
         self.problem, self.method, self.limits = problem, method, limits
         self.callback, self.stop = callback, stop or never
-        self.interrupted = False
+        self.interrupted, self.asking = False, Lock()  # several threads may ask
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
         self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
@@ -218,7 +219,8 @@ class _Loop:
 
     def out_of_patience(self) -> bool:
         """Whether the user asked to stop, or the time is up; methods ask it in the middle of long pieces of work."""
-        self.interrupted = self.interrupted or bool(self.stop())
+        with self.asking:
+            self.interrupted = self.interrupted or bool(self.stop())
         out_of_time = self.limits.time_limit is not None and self.clock.read() > self.limits.time_limit
         return self.interrupted or out_of_time
 

@@ -36,6 +36,8 @@ def fit(arguments: argparse.Namespace) -> None:
     if find_spec("rich") is None or find_spec("matplotlib") is None:
         raise ValueError("diht fit needs rich and matplotlib: pip install 'diht[app]'")
     _check_folder(arguments.out)
+    if arguments.exact and arguments.solver not in ("auto", "branch"):
+        raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
     if arguments.file is None and arguments.target is not None:
         raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
     table = load_breast_cancer() if arguments.file is None else read_table(arguments.file, arguments.target)
@@ -102,6 +104,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
         lam=arguments.lam,
         loss=loss,
         solver=arguments.solver,
+        exact=arguments.exact,
         fit_intercept=not arguments.no_intercept,
         standardize=not table.is_sparse if arguments.standardize is None else arguments.standardize,
         tol=arguments.tol,
