@@ -1,5 +1,8 @@
-"""Every snippet of the README and of the documentation runs."""
+"""Every snippet of the README and of the documentation runs, and prints what the page says that it prints."""
 
+import contextlib
+import io
+import json
 import re
 import shlex
 from pathlib import Path
@@ -10,30 +13,70 @@ from diht.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-SNIPPETS = {page: re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES}
+# A snippet, and the text right after it that it prints.
+SNIPPETS = {
+    page: re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", page.read_text(), re.DOTALL) for page in PAGES
+}
 COMMANDS = [
-    pytest.param(part, id=part)
+    pytest.param(page, command.strip(), "\n".join(lines), id=command)
     for page in PAGES
     for block in re.findall(r"```console\n(.*?)```", page.read_text(), re.DOTALL)
-    for line in re.findall(r"^\$ (.*?)(?:\s+#.*)?$", block, re.MULTILINE)
-    for part in line.split(" && ")
+    for line, *lines in (part.splitlines() for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:])
+    for command in re.sub(r"\s+#.*", "", line).split(" && ")
 ]
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*(?:e[-+]?\d+)?")
+
+
+def agree(shown, printed):
+    """Whether the words are the same and the numbers too, but for the last digits: they depend on the machine."""
+    words = [" ".join(NUMBER.sub("#", text).split()) for text in (shown, printed)]
+    if words[0] != words[1]:
+        return False
+    numbers = [[float(number.replace(",", "")) for number in NUMBER.findall(text)] for text in (shown, printed)]
+    return all(a == pytest.approx(b, rel=0.05) for a, b in zip(*numbers, strict=True))
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Run the snippets of a page, once, in a folder of their own; gives the folder and what each of them prints."""
+    done = {}
+
+    def run(page):
+        if page not in done:
+            folder, namespace, printed = tmp_path_factory.mktemp(page.stem), {"__name__": page.stem}, []
+            with contextlib.chdir(folder):
+                for code, _ in SNIPPETS[page]:
+                    with contextlib.redirect_stdout(io.StringIO()) as out:
+                        exec(compile(code, page.name, "exec"), namespace)
+                    printed.append(out.getvalue())
+            done[page] = folder, printed
+        return done[page]
+
+    return run
 
 
 def test_there_are_snippets():
     assert SNIPPETS[ROOT / "README.md"]
     assert COMMANDS
+    assert any(shown for _, shown in SNIPPETS[ROOT / "docs" / "certificates.md"])
+
+
+def test_numbers_agree_to_some_digits_and_words_to_the_letter():
+    assert agree("gap  0.0167 (6.8%)", "gap 0.0168 (6.75%)")
+    assert not agree("gap 0.0167", "gap 0.0187")
+    assert not agree("gap 0.0167", "bound 0.0167")
+    assert not agree("5 required", "6 required")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_python_snippets_run(page, capsys):
-    namespace = {"__name__": page.stem}
-    for code in SNIPPETS[page]:
-        exec(compile(code, page.name, "exec"), namespace)
+def test_python_snippets_run(page, ran):
+    _, printed = ran(page)
+    for (_, shown), out in zip(SNIPPETS[page], printed, strict=True):
+        assert not shown or agree(shown, out), f"{page.name} shows\n{shown}\nand it prints\n{out}"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_command_works(command, capsys, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
+def test_command_works(page, command, shown, ran, capsys, tmp_path, monkeypatch):
     """The package's own commands run; what installs it and runs the tests is checked to exist (CI runs it)."""
     words = shlex.split(command)
     if words[0] == "pip":
@@ -41,12 +84,21 @@ def test_command_works(command, capsys, tmp_path, monkeypatch):
         assert extra is not None
         assert f"\n{extra.group(1)} = [" in (ROOT / "pyproject.toml").read_text()
     elif words[0] == "diht":
-        monkeypatch.chdir(tmp_path)
+        monkeypatch.chdir(ran(page)[0] if shown else tmp_path)
         assert main(words[1:]) == 0
+        out = capsys.readouterr().out.splitlines()
+        for line in shown.splitlines():
+            assert any(agree(line, printed) for printed in out), line
     elif words[0] == "python":
         assert (ROOT / words[1]).exists()
     else:
         assert words == ["pytest"]
+
+
+def test_the_numbers_in_the_text_were_computed():
+    text = " ".join((ROOT / "docs" / "certificates.md").read_text().split())
+    for name, number in json.loads((ROOT / "docs" / "figures" / "numbers.json").read_text()).items():
+        assert number in text, f"{name}: {number}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
