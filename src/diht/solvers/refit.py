@@ -28,7 +28,6 @@ from diht.design import CoordinateAscent, Design
 from diht.intercept import balanced, best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
-from diht.solvers.interior_point import interior_point
 from diht.solvers.smoothing import Moreau
 
 __all__ = ["refit"]
@@ -37,6 +36,7 @@ Vector = NDArray[np.float64]
 Direction = Callable[[Vector, Vector], Vector]
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
+_LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
@@ -110,19 +110,33 @@ def _direct_cost(design: Design) -> float:
 
 def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
-    problem, design, loss = objective.problem, objective.design, objective.loss
+    loss = objective.loss
     assert isinstance(loss, QuadraticConjugate)
-    X, seen = design.toarray(), problem.s > 0.0
-    rows = (X, problem.y, problem.s) if np.all(seen) else (X[seen], problem.y[seen], problem.s[seen])
-    solution = interior_point(*rows, loss, problem.lam, problem.fit_intercept, max(rtol, _EXACT))
-    best = objective.model(solution.w, X @ solution.w, solution.b)
-    if best.value - solution.bound <= max(rtol, _HIDDEN) * abs(best.value):
+    best, bound, alpha = _on_central_path(objective, loss, max(rtol, _EXACT))
+    if best.value - bound <= max(rtol, _HIDDEN) * abs(best.value):
         return best
-    if loss.mu > 0.0:
-        return min(best, _newton(objective, best.x, best.b, rtol), key=lambda model: model.value)
-    alpha = np.asarray(loss.derivative(best.u, problem.y))
-    alpha[seen] = solution.alpha
-    return min(best, _at_kinks(objective, alpha, best.b)[0], key=lambda model: model.value)
+    polished = _newton(objective, best.x, best.b, rtol) if loss.mu > 0.0 else _at_kinks(objective, alpha, best.b)[0]
+    return min(best, polished, key=lambda model: model.value)
+
+
+def _on_central_path(objective: _Objective, loss: QuadraticConjugate, rtol: float) -> tuple[_Model, float, Vector]:
+    """Return the interior point method's model, a lower bound and the dual point behind it."""
+    from diht.design.interior_point import SAMPLE_ROWS, interior_point
+
+    problem, X = objective.problem, objective.design.toarray()
+    seen = np.flatnonzero(problem.s)  # samples without weight have no part in it
+    S = np.empty((SAMPLE_ROWS, len(seen)))
+    S[0], S[1], S[2] = problem.y[seen], problem.s[seen], 1.0
+    if loss.low != -loss.high:
+        S[2, S[0] < 0.0] = -1.0
+        S[0] *= S[2]
+    x, point = np.empty(X.shape[1]), np.empty(len(seen))
+    XT = np.ascontiguousarray(X.T if len(seen) == len(X) else X[seen].T)
+    b, bound = interior_point(XT, S, loss.mu, loss.low, loss.high, problem.lam, problem.fit_intercept, rtol, x, point)
+    model = objective.model(x, X @ x, b)
+    alpha = np.asarray(loss.derivative(model.u, problem.y))
+    alpha[seen] = point
+    return model, bound, alpha
 
 
 def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
@@ -226,17 +240,34 @@ def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> tuple[_Model, f
 
 def _direction(problem: Problem, design: Design) -> Direction:
     """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
+    on_short_rows, k = design.gram_cost(), design.shape[1]
+    if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
+        return partial(_direct, problem, partial(_hessian_of_short_rows, problem, design))
     if _direct_cost(design) <= _DIRECT:
-        return partial(_direct, problem, design.toarray())
+        return partial(_direct, problem, partial(_hessian, problem, design.toarray()))
     return partial(_conjugate_gradients, problem, design)
 
 
-def _direct(problem: Problem, X: Vector, curvature: Vector, gradient: Vector) -> Vector:
-    """Factorise X'CX + lam I, X centred by the weights C if there is an intercept (its elimination from the Hessian)."""
+def _hessian(problem: Problem, X: Vector, curvature: Vector) -> Vector:
+    """X'CX, X centred by the weights C if there is an intercept (its elimination from the Hessian)."""
     total = float(curvature.sum())
     if problem.fit_intercept and total > 0.0:
         X = X - (curvature / total) @ X
-    hessian = X.T @ (curvature[:, None] * X)
+    return np.asarray(X.T @ (curvature[:, None] * X))
+
+
+def _hessian_of_short_rows(problem: Problem, design: Design, curvature: Vector) -> Vector:
+    """Do as `_hessian` without a dense copy of X."""
+    hessian, total = design.weighted_gram(curvature), float(curvature.sum())
+    if problem.fit_intercept and total > 0.0:
+        pull = design.rmatvec(curvature)
+        hessian -= np.outer(pull, pull) / total
+    return hessian
+
+
+def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector, gradient: Vector) -> Vector:
+    """Factorise the Hessian with its ridge."""
+    hessian = form(curvature)
     hessian[np.diag_indices(len(hessian))] += problem.lam
     scale = 1.0 / np.sqrt(np.diag(hessian))
     try:
