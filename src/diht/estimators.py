@@ -108,13 +108,14 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
 
     def _method(self) -> str | Solver:
         """Return what `solver` and `exact` ask for together."""
-        if not self.exact:
-            return self.solver
-        if isinstance(self.solver, Auto):
-            return BranchAndBound(random_state=self.solver.random_state)
-        if self.solver in ("auto", "branch") or isinstance(self.solver, BranchAndBound):
-            return "branch" if self.solver == "auto" else self.solver
-        raise ValueError(f"exact=True needs solver='auto' or 'branch', got solver={self.solver!r}")
+        solver: str | Solver = self.solver
+        if not self.exact or solver == "branch" or isinstance(solver, BranchAndBound):
+            return solver
+        if isinstance(solver, Auto):
+            return BranchAndBound(random_state=solver.random_state)
+        if solver == "auto":
+            return "branch"
+        raise ValueError(f"exact=True needs solver='auto' or 'branch', got solver={solver!r}")
 
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
