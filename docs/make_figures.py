@@ -151,9 +151,10 @@ def closing() -> Figure:
     first = root_steps(proved)
     top, bottom = objective[-1] + 0.0002, proved[first - 1] - 0.0004
     end.set(ylim=(bottom, top), xlim=(4.5, steps[-1] + 0.4), title="the end of it, magnified")
-    end.text(first + 1, proved[first - 1] - 0.0001, "the default ends here", ha="right", va="top")
+    corner = (0.04, proved[first - 1] - 0.0001)
+    end.annotate("the default ends here", corner, xycoords=("axes fraction", "data"), va="top")
     end.text(
-        0.5 * (4 + first), float(np.mean((objective[-1], proved[first - 1]))), "still open", ha="center", va="center"
+        0.5 * (4.5 + first), float(np.mean((objective[-1], proved[first - 1]))), "still open", ha="center", va="center"
     )
     end.title.set_size(12)
     return drawn
