@@ -269,6 +269,12 @@ def percent(part: float) -> str:
     return f"{rounded_up(100 * part, 1 if part < 0.01 else 2)}%"
 
 
+def fewer_than(n: int) -> str:
+    """A number of parts in round words: it changes a little with every change of the search."""
+    unit = 10 ** max(1, len(str(n)) - 1)
+    return f"fewer than {(n // unit + 1) * unit} parts"
+
+
 def numbers() -> dict[str, str]:
     """What the page says in its text, as it says it."""
     fast, exact = solved(), solved("branch")
@@ -281,8 +287,8 @@ def numbers() -> dict[str, str]:
         "gap at lam = 1": gap[1.0],
         "gap at lam = 0.0001": gap[1e-4],
         "gap at lam = 0.003": percent(solved("auto", 3e-3).relative_gap),
-        "parts at lam = 0.1": f"at most {float(rounded_up(n_parts(LAM, K), 1)):g} parts",
-        "parts at lam = 0.001": f"at most {float(rounded_up(n_parts(FEWEST, K), 1)):g} parts",
+        "parts at lam = 0.1": fewer_than(n_parts(LAM, K)),
+        "parts at lam = 0.001": fewer_than(n_parts(FEWEST, K)),
         "second best": f"{100 * ties[0]:.2f}%",
         "required": f"{len(fast.certificate.required)} features are required",
         "excluded": f"{len(fast.certificate.excluded)} are excluded",
