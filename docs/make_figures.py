@@ -87,7 +87,7 @@ def chosen_by_others() -> dict[str, np.ndarray]:
 
 
 def lasso(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The first K features of a path of l1-penalised models."""
+    """The first K features of a path of l1-penalised models (in the terms of scikit-learn 1.8 and later)."""
     for C in np.geomspace(1e-3, 1.0, 200):
         model = LogisticRegression(l1_ratio=1.0, C=C, solver="liblinear", random_state=0).fit(X, y)
         support = np.flatnonzero(model.coef_[0])
