@@ -30,7 +30,7 @@ def watch():
 before = resident()
 watcher = threading.Thread(target=watch)
 watcher.start()
-model = SparseClassifier(k=600, lam=2e-4, loss="smoothed_hinge", max_iter=20, fit_intercept={intercept}, solver={solver!r})
+model = SparseClassifier(k=600, lam=2e-4, loss="smoothed_hinge", max_iter={steps}, fit_intercept={intercept}, solver={solver!r})
 import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -58,10 +58,10 @@ class Peak:
         return (self.data + self.extra - self.vectors) / self.data
 
 
-def fit_peak(solver: str, intercept: bool, n: int = 200_000, d: int = 47_236) -> Peak:
+def fit_peak(solver: str, intercept: bool, steps: int = 20, n: int = 200_000, d: int = 47_236) -> Peak:
     """Fit in a child process and watch its resident memory."""
     folder = __file__.rsplit("/", 1)[0]
-    code = _CHILD.format(folder=folder, intercept=intercept, solver=solver, n=n, d=d)
+    code = _CHILD.format(folder=folder, intercept=intercept, solver=solver, steps=steps, n=n, d=d)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     data, extra, vectors = json.loads(done.stdout.splitlines()[-1])
-    return Peak(f"{solver}, {'with' if intercept else 'without'} intercept", data, extra, vectors)
+    return Peak(f"{solver}, {'with' if intercept else 'without'} intercept, {steps} steps", data, extra, vectors)

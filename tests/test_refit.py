@@ -1,11 +1,14 @@
 """The best model on a support, against closed forms, other optimisers and its own duality gap."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize
+from scipy.optimize import lsq_linear, minimize
 
+from brute_force import independent, small_case
 from cases import DESIGNS, LOSSES
 from diht import Problem
 from diht.duality import dual_from_primal, feasible, lower_bound, primal
@@ -165,6 +168,166 @@ def test_optimality_whatever_the_data(seed: int, loss: Loss, fit_intercept: bool
     w, b, _ = refit(problem, np.arange(d))
     objective = primal(problem, w, b)
     assert lower_bound(problem, dual_from_primal(problem, w, b)).value >= objective * (1 - 1e-8)
+
+
+def dual_on_support(problem: Problem, w: np.ndarray, b: float) -> np.ndarray:
+    """A dual point of a model: l'(u), where at a kink any value in F will do, those that satisfy the equations best."""
+    X, loss, y, s = problem.design.toarray(), problem.loss, problem.y, problem.s
+    u = X @ w + b
+    alpha = np.asarray(loss.derivative(u, y), dtype=float).copy()
+    kinked = (np.abs(u - y) <= 1e-7 * (1 + np.abs(y))) & (s > 0) if loss.mu == 0 else np.zeros(len(y), dtype=bool)
+    if np.any(kinked):
+        norms = np.sqrt(s @ X**2)
+        norms[norms == 0] = 1.0
+        A = np.column_stack([X / norms, np.full(len(y), float(problem.fit_intercept))])
+        target = -np.append(problem.lam * w / norms, 0.0) - A[~kinked].T @ (s * alpha)[~kinked]
+        low, high = loss.domain(y[kinked])
+        c = s[kinked]
+        alpha[kinked] = lsq_linear(A[kinked].T * c, target, (low, high), method="bvls", tol=1e-15).x
+    return feasible(problem, alpha)
+
+
+def assert_optimal(problem: Problem, rtol: float = 1e-10) -> None:
+    """Refit on all features, and prove it by the duality gap, which closes there."""
+    w, b, u = refit(problem, np.arange(problem.shape[1]))
+    objective = primal(problem, w, b, u)
+    np.testing.assert_allclose(u, problem.design.matvec(w) + b, rtol=1e-12, atol=1e-12 * np.abs(u).max())
+    assert lower_bound(problem, dual_on_support(problem, w, b)).value >= objective * (1 - rtol)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_any_strength_of_the_ridge(loss: Loss, fit_intercept: bool) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((40, 4))
+    y = targets(loss, X @ rng.standard_normal(4), rng)
+    weights = some_weights(40)
+    weights[[0, -1]] = 1.0
+    for lam in (1e-6, 1e-4, 1e-2, 1.0, 1e2):
+        assert_optimal(Problem(X, y, loss, 4, lam, weights, fit_intercept))
+
+
+def assert_best_of_two(problem: Problem) -> None:
+    """Where the rounding of its bound hides the optimum: as good as scipy's methods on columns of norm one."""
+    objective = primal(problem, *refit(problem, np.arange(problem.shape[1]))[:2])
+    rival = independent(problem, tuple(range(problem.shape[1]))).objective
+    assert objective <= rival * (1 + 1e-10)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("scale", [1e-8, 1e-3, 1e3, 1e8])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_any_scale_of_the_data(loss: Loss, scale: float, fit_intercept: bool) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((30, 4))
+    y = targets(loss, X @ rng.standard_normal(4), rng)
+    for lam in (1e-6, 1e2):
+        problem = Problem(scale * X, y, loss, 4, lam, fit_intercept=fit_intercept)
+        assert_best_of_two(problem)
+        same = Problem(X, y, loss, 4, lam / scale**2, fit_intercept=fit_intercept)
+        objectives = [primal(p, *refit(p, np.arange(4))[:2]) for p in (problem, same)]
+        assert objectives[0] == pytest.approx(objectives[1], rel=1e-10)
+    if loss.task == "regression":
+        assert_best_of_two(Problem(scale * X, scale * y, loss, 4, 1e-2, fit_intercept=fit_intercept))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_columns_of_unlike_scales(loss: Loss, fit_intercept: bool) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((25, 3))
+    y = targets(loss, X @ np.ones(3), rng)
+    for spread in ([1e-3, 1.0, 1e3], [1e2, 30.0, 3e2], [1e-6, 1.0, 1e6]):
+        assert_best_of_two(Problem(X * spread, y, loss, 3, 2e-6, None, fit_intercept))
+
+
+def test_a_hinge_on_large_columns_with_hardly_any_ridge() -> None:
+    problem = small_case(133).problem
+    w, b, _ = refit(problem, np.array([1, 3, 7]))
+    assert primal(problem, w, b) == pytest.approx(0.41985380, rel=1e-7)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_duplicate_rows_and_many_samples_at_kinks(loss: Loss, fit_intercept: bool) -> None:
+    rng = np.random.default_rng(8)
+    X = np.repeat(np.round(2 * rng.standard_normal((6, 2))), 5, axis=0)
+    y = targets(loss, X @ np.ones(2), rng)
+    if loss.task == "classification":
+        y = np.repeat(y[::5], 5)
+        y[:3] = -y[:3]
+    for lam in (1e-5, 0.1, 10.0):
+        problem = Problem(X, y, loss, 2, lam, fit_intercept=fit_intercept)
+        assert_optimal(problem)
+        # A row that occurs five times is a row with five times the weight.
+        if loss.task == "classification":
+            rows, index = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
+            merged = Problem(rows[:, :2], rows[:, 2], loss, 2, lam, np.bincount(index.ravel()), fit_intercept)
+            objective = primal(problem, *refit(problem, np.arange(2))[:2])
+            assert primal(merged, *refit(merged, np.arange(2))[:2]) == pytest.approx(objective, rel=1e-11)
+
+
+def test_samples_without_weight_have_no_part_in_it() -> None:
+    for loss in LOSSES:
+        X, y = small_data(loss)
+        weights = some_weights(24)
+        X[weights == 0] *= 1e6
+        seen = weights > 0
+        for fit_intercept in (False, True):
+            whole = Problem(X, y, loss, 7, 0.01, weights, fit_intercept)
+            part = Problem(X[seen], y[seen], loss, 7, 0.01, weights[seen], fit_intercept)
+            w, b, u = refit(whole, np.arange(7))
+            expected = refit(part, np.arange(7))
+            assert primal(whole, w, b) == pytest.approx(primal(part, *expected[:2]), rel=1e-11)
+            assert len(u) == 24
+
+
+def test_separable_samples_with_hardly_any_ridge() -> None:
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((50, 3))
+    y = np.sign(X @ [1.0, -2.0, 0.5] + 0.1)
+    for loss in LOSSES:
+        if loss.task == "classification":
+            for fit_intercept in (False, True):
+                assert_optimal(Problem(X, y, loss, 3, 1e-6, fit_intercept=fit_intercept), 1e-8)
+
+
+@dataclass(frozen=True)
+class OwnHinge(Hinge):
+    """The hinge as a user would write it, without a compiled formula."""
+
+    name = "own"
+
+    def kernel(self) -> None:  # type: ignore[override]
+        return None
+
+
+@dataclass(frozen=True)
+class OwnHuber(Huber):
+    name = "own"
+
+    def kernel(self) -> None:  # type: ignore[override]
+        return None
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(("own", "ours"), [(OwnHinge(), Hinge()), (OwnHuber(), Huber())], ids=["hinge", "huber"])
+def test_losses_of_ones_own(own: Loss, ours: Loss, fit_intercept: bool) -> None:
+    for lam in (1e-3, 1.0):
+        objectives = []
+        for loss in (own, ours):
+            problem, _ = on_support(loss, True, fit_intercept, lam)
+            objectives.append(primal(problem, *refit(problem, SUPPORT)[:2]))
+        assert objectives[0] == pytest.approx(objectives[1], rel=1e-9)
+
+
+def test_a_rough_fit_is_as_good_as_it_says() -> None:
+    for loss in LOSSES:
+        problem, _ = on_support(loss, True, True, 1e-3)
+        objective = primal(problem, *refit(problem, SUPPORT)[:2])
+        for rtol in (1e-2, 1e-6):
+            rough = primal(problem, *refit(problem, SUPPORT, rtol=rtol)[:2])
+            assert objective * (1 - 1e-12) <= rough <= objective * (1 + 2 * rtol)
 
 
 @pytest.mark.parametrize("base", [Hinge(), Huber(delta=2.0)])

@@ -266,6 +266,6 @@ def test_rows_of_the_hessian_that_no_longer_fit_are_computed_again(monkeypatch: 
     before = problem.design.passes
     swap_search(problem, NOTHING, kicks=10)
     middle = problem.design.passes
-    monkeypatch.setattr(swaps, "_MOST_ENTRIES", 60 * 24)
+    monkeypatch.setattr(swaps, "_MOST_KEPT", 60 * 24)
     np.testing.assert_allclose(swap_search(problem, NOTHING, kicks=10)[0], expected, rtol=1e-8)
     assert problem.design.passes - middle > middle - before > 12

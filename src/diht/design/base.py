@@ -168,6 +168,14 @@ class Design(ABC):
         """Return the rows as a dense float64 array; for small matrices."""
 
     @abstractmethod
+    def weighted_gram(self, c: Vector) -> Vector:
+        """Compute ``X' diag(c) X``; for few features."""
+
+    def gram_cost(self) -> float:
+        """Return the number of multiplications of :meth:`weighted_gram`."""
+        return float(self.shape[0]) * self.shape[1] ** 2
+
+    @abstractmethod
     def row_norms_sq(self) -> Vector:
         """Squared Euclidean norms of the rows."""
 

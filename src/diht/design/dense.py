@@ -122,6 +122,12 @@ class DenseDesign(StoredDesign):
         self._passes += len(support) / max(1, self.shape[1])
         return DenseDesign(np.take(self._X, support, axis=1), self.n_threads)
 
+    def weighted_gram(self, c: Vector) -> Vector:
+        """Compute ``X' diag(c) X``."""
+        self._passes += 1.0
+        X = np.asarray(self._X, dtype=np.float64)
+        return np.asarray((X.T * c) @ X)
+
     def toarray(self, rows: Index | None = None) -> Vector:
         """Return the rows as a float64 array."""
         return np.array(self._X if rows is None else self._X[rows], dtype=np.float64)

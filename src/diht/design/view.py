@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
+from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
 
 
@@ -132,6 +133,23 @@ class AffineView(Design):
         else:
             g += change
         return total
+
+    def weighted_gram(self, c: Vector) -> Vector:
+        """Compute ``Z' diag(c) Z`` from the products of the base; dense data are centred first."""
+        if not isinstance(self.base, SparseDesign):
+            Z = self.toarray()
+            self.count(1.0)
+            return np.asarray((Z.T * c) @ Z)
+        gram = self.base.weighted_gram(c)
+        if self.center is not None:
+            pull = np.outer(self.center, self.base.rmatvec(c))
+            gram += float(c.sum()) * np.outer(self.center, self.center) - pull - pull.T
+            gram[self.zeros] = gram[:, self.zeros] = 0.0
+        return gram if self.scale is None else gram / np.outer(self.scale, self.scale)
+
+    def gram_cost(self) -> float:
+        """Return the number of multiplications of :meth:`weighted_gram`."""
+        return self.base.gram_cost()
 
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""

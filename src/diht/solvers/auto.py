@@ -25,13 +25,22 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _USEFUL = 0.01  # the relaxation is solved to this fraction of the gap that it leaves
-_FIRST_FIT = 0.3  # a first refit comes when the relaxation's own gap is below this fraction of the whole gap
+_FAR = 0.7  # where the relaxation has this fraction of the gap still to close, a search for swaps does not wait for it
+_ALIKE = 0.9  # a support that shares this fraction of its features with the last one has settled enough for a refit
 _CONTINUATION = (10.0, 100.0, 1000.0)  # multiples of lam from whose relaxations further starts come
 _MOST_GRAM = 6000  # features up to which a shift is looked for
 _SHIFTS = 3  # rounds of screening and shifting
-_REFIT = 1e-10
+_REFIT = 1e-9
+_EXACT_FIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
 _SHIFT_ACCURACY = 1e-7
 _KICKS = 20
+_SEARCH_PASSES, _SEARCH_SHARE = (
+    100.0,
+    2.0,
+)  # a swap search reads no more than this, and this share of all reads before it
+_SMALL = 2e6  # entries of X up to which every start is worth a search
+_PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
+_FINE = 1e-9
 _LOOSE = 1e-3  # relative gap above which more starts are tried
 
 
@@ -45,6 +54,7 @@ class AutoState:
     searched: set[bytes] = field(default_factory=set)  # supports from which a swap search began
     done: bool = False
     stop: Callable[[], bool] = never
+    passes: float = 0.0  # of the design, when the work began
 
     @property
     def objective(self) -> float:
@@ -76,7 +86,7 @@ class Auto(Solver):
 
     def init(self, problem: Problem, start: Start) -> AutoState:
         """Plan the work."""
-        state = AutoState(stop=start.stop)
+        state = AutoState(stop=start.stop, passes=problem.design.passes)
         state.work = self._work(problem, start, state)
         self.advance(problem, state)
         return state
@@ -104,10 +114,12 @@ class Auto(Solver):
 
     def polish(self, problem: Problem, state: AutoState, w: Vector, b: float) -> Point:
         """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more."""
-        self._search(problem, state, np.flatnonzero(w), w, b)
+        if state.gap > _FINE * abs(state.objective):
+            self._search(problem, state, np.flatnonzero(w), w, b)
         best = state.pool.best
         assert best is not None
-        w, b, u = refit(problem, best.support, best.coefficients(problem.shape[1]), best.b)
+        rtol = 0.0 if problem.shape[0] * float(len(best.support)) ** 2 <= _EXACT_FIT else _REFIT
+        w, b, u = refit(problem, best.support, best.coefficients(problem.shape[1]), best.b, rtol)
         state.pool.add(w, b, primal(problem, w, b, u), best.support)
         state.prove(lower_bound(problem, dual_from_primal(problem, w, b, u)))
         return self.observe(problem, state)
@@ -132,7 +144,7 @@ class Auto(Solver):
         w, b = start.primal(problem)
         self._keep(problem, state, w, b)
         yield
-        fitted = False
+        support = fitted = np.empty(0, dtype=np.int64)
         while not inner.settled:
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
@@ -141,9 +153,12 @@ class Auto(Solver):
             own = inner.engine.value - inner.bound.value
             if own <= _USEFUL * state.gap:
                 break
-            if not fitted and own <= _FIRST_FIT * state.gap:
-                fitted = True
-                self._fit(problem, state, np.flatnonzero(rounded.w), rounded.w, rounded.b)
+            before, support = support, np.flatnonzero(rounded.w)
+            if _alike(before, support) and not _alike(fitted, support):
+                fitted = support
+                w, b, _ = self._fit(problem, state, support, rounded.w, rounded.b)
+                if own > _FAR * state.gap:
+                    self._search(problem, state, support, w, b)
             yield
         w = relaxed.relaxed_model(problem, inner)
         for v in (w, -inner.g / problem.lam):
@@ -153,10 +168,14 @@ class Auto(Solver):
         """Keep a model as it is."""
         state.pool.add(w, b, primal(problem, w, b))
 
-    def _fit(self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float) -> None:
-        """Keep the best model on a support; its own dual point may prove it optimal."""
+    def _fit(
+        self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float
+    ) -> tuple[Vector, float, float]:
+        """Keep the best model on a support, and return it with its objective."""
         w, b, u = refit(problem, support, w, b, rtol=_REFIT)
-        state.pool.add(w, b, primal(problem, w, b, u), support)
+        objective = primal(problem, w, b, u)
+        state.pool.add(w, b, objective, support)
+        return w, b, objective
 
     def _search(self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float) -> None:
         """Improve a support by swaps; what screening decides stays as it is."""
@@ -164,17 +183,38 @@ class Auto(Solver):
         if key in state.searched or state.stop():
             return
         state.searched.add(key)
+        undecided = self._undecided(problem, state)
+        if undecided is None:
+            return
+        design, before = problem.design, problem.design.passes
+        budget = _SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes)
         swap_search(
-            problem, support, w, b, kicks=_KICKS, random_state=self.random_state, stop=state.stop, pool=state.pool
-        )
+            undecided, support, w, b, kicks=_KICKS, random_state=self.random_state, pool=state.pool,
+            stop=lambda: state.stop() or design.passes - before > budget,
+        )  # fmt: skip
         assert state.pool.best is not None
         state.searched.add(state.pool.best.support.tobytes())
+
+    def _undecided(self, problem: Problem, state: AutoState) -> Problem | None:
+        """The problem with what screening decides taken as decided; None where that is everything."""
+        best, bound = state.pool.best, state.bound
+        assert best is not None
+        assert bound is not None
+        w = best.coefficients(problem.shape[1])
+        attained = upper_bound(problem, w, best.b)
+        screening = bound.screening(problem)
+        required, excluded = screening.required(attained), screening.excluded(attained)
+        room = problem.constraint.size - len(required)
+        if room <= 0 or problem.shape[1] - len(excluded) - len(required) <= 0:
+            return None
+        return problem.replaced(constraint=problem.constraint.restricted(required, excluded))
 
     def _continue(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Start again from the relaxations for larger ridges, whose supports are less torn between correlated features."""
         alpha = None
         if state.gap <= _LOOSE * abs(state.objective):
             return
+        small = float(problem.shape[0]) * problem.shape[1] <= _SMALL or isinstance(problem.loss, Squared)
         for factor in reversed(_CONTINUATION):
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=1e-3, random_state=self.random_state)
@@ -182,12 +222,17 @@ class Auto(Solver):
             while not (inner.settled or state.stop()):
                 relaxed.advance(larger, inner)
             alpha = inner.engine.alpha
-            support = problem.constraint.select(relaxed.relaxed_model(larger, inner))
-            self._search(problem, state, support, relaxed.relaxed_model(larger, inner), inner.engine.b)
+            w = relaxed.relaxed_model(larger, inner)
+            support = problem.constraint.select(w)
+            w, b, objective = self._fit(problem, state, support, w, inner.engine.b)
+            if small or objective <= (1.0 + _PROMISING) * state.objective:
+                self._search(problem, state, support, w, b)
             yield
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, screen, and again while features leave."""
+        if state.gap <= _FINE * abs(state.objective):
+            return
         before = np.inf
         for _ in range(_SHIFTS):
             best = state.pool.best
@@ -209,6 +254,11 @@ class Auto(Solver):
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._search(problem, state, problem.constraint.select(solved.p), solved.p, best.b)
             yield
+
+
+def _alike(one: Indices, other: Indices) -> bool:
+    """Whether two supports share most of their features."""
+    return len(np.intersect1d(one, other)) > _ALIKE * max(len(one), len(other))
 
 
 _ENDED = object()

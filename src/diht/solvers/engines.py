@@ -28,7 +28,7 @@ Indices = NDArray[np.int64]
 _NEWTON = 5e8  # operations of a Hessian up to which Newton's method is preferred
 _NEWTON_ENTRIES = 2e7  # entries of the working set's dense copy
 _WORK = 2e5  # entries that coordinate ascent reads between two looks at its gap
-_MOST_EPOCHS = 20
+_FEWEST_EPOCHS, _MOST_EPOCHS = 2, 20
 _STRENGTH = 0.3  # of the proximal term, as a multiple of lam, at least
 _INNER = 0.1  # accuracy of a quadratic model's solution, relative to the gap
 _SIZES = (1.0, 0.5, 0.25, 0.1)  # of a step; if none will do, its model of the loss is wrong
@@ -92,8 +92,9 @@ class AscentEngine(Engine):
             alpha.copy(), seed,
         )  # fmt: skip
         kappa = max(float(np.square(problem.s) @ problem.design.row_norms_sq()), _STRENGTH * problem.lam)
-        self.ascent.restart(kappa, w if features is None else w[features], b)
-        self.epochs = int(np.clip(_WORK / max(1, self.ascent.part.nbytes // 12), 1, _MOST_EPOCHS))
+        self.w, self.b = (w if features is None else w[features]).copy(), b
+        self.ascent.restart(kappa, self.w, b)
+        self.epochs = int(np.clip(_WORK / max(1, self.ascent.part.nbytes // 12), _FEWEST_EPOCHS, _MOST_EPOCHS))
 
     def improve(self) -> None:
         """Make some epochs."""

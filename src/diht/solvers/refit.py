@@ -123,17 +123,17 @@ def _on_central_path(objective: _Objective, loss: QuadraticConjugate, rtol: floa
     """Return the interior point method's model, a lower bound and the dual point behind it."""
     from diht.design.interior_point import SAMPLE_ROWS, interior_point
 
-    problem, X = objective.problem, objective.design.toarray()
+    problem, X = objective.problem, objective.design.toarray().T
     seen = np.flatnonzero(problem.s)  # samples without weight have no part in it
     S = np.empty((SAMPLE_ROWS, len(seen)))
     S[0], S[1], S[2] = problem.y[seen], problem.s[seen], 1.0
     if loss.low != -loss.high:
         S[2, S[0] < 0.0] = -1.0
         S[0] *= S[2]
-    x, point = np.empty(X.shape[1]), np.empty(len(seen))
-    XT = np.ascontiguousarray(X.T if len(seen) == len(X) else X[seen].T)
-    b, bound = interior_point(XT, S, loss.mu, loss.low, loss.high, problem.lam, problem.fit_intercept, rtol, x, point)
-    model = objective.model(x, X @ x, b)
+    x, point = np.empty(len(X)), np.empty(len(seen))
+    X = np.ascontiguousarray(X if len(seen) == len(problem.y) else X[:, seen])
+    b, bound = interior_point(X, S, loss.mu, loss.low, loss.high, problem.lam, problem.fit_intercept, rtol, x, point)
+    model = objective.model(x, objective.design.matvec(x), b)
     alpha = np.asarray(loss.derivative(model.u, problem.y))
     alpha[seen] = point
     return model, bound, alpha

@@ -24,7 +24,7 @@ from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.base import Point, Solver, Start
-from diht.solvers.engines import Engine, engine_for
+from diht.solvers.engines import Engine, engine_for, newton_pays
 
 __all__ = ["Relaxed"]
 
@@ -34,6 +34,7 @@ Indices = NDArray[np.int64]
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _FIRST = 4  # features of the first working set, as a multiple of those that a model may have
 _AT_LEAST = 200  # features up to which there is no working set
+_FIRST_OF_MANY, _AT_LEAST_OF_MANY = 10, 1000  # the same where Newton's method is too expensive
 _WORTHWHILE = 0.5  # fraction of the stored entries up to which a working set is copied
 _NEAR = 0.9  # a feature this near to entering the model enters the working set
 _DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features
@@ -132,6 +133,8 @@ def _working_set(problem: Problem, g: Vector) -> Indices | None:
     d = len(g)
     m, inside, outside = problem.constraint.free(d)
     size = max(_FIRST * m, _AT_LEAST) + len(inside)
+    if not newton_pays(problem, size):
+        size = max(_FIRST_OF_MANY * m, _AT_LEAST_OF_MANY) + len(inside)
     if size >= d - len(outside):
         return np.setdiff1d(np.arange(d), outside) if len(outside) else None
     ranked = g.copy()

@@ -38,6 +38,7 @@ Matrix = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
+_MOST_KEPT = 2e7  # entries of the rows of H that are kept
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all
 _FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
@@ -152,7 +153,8 @@ class _Search:
     def improves(self, new: _Fit, old: _Fit) -> bool:
         """Whether a model is better by more than the tolerance, or no worse with more features."""
         longer = len(new.support) > len(old.support)
-        return new.value <= old.value if longer else new.value < old.value - self.rtol * abs(old.value)
+        margin = self.rtol * abs(old.value)  # a feature more never costs anything, but for rounding
+        return new.value <= old.value + margin if longer else new.value < old.value - margin
 
     def fit(self, problem: Problem, support: Indices, w: Vector | None, b: float, rtol: float = 0.0) -> _Fit:
         """Return the best model on a support, to `rtol` or well within the tolerance for swaps."""
@@ -200,7 +202,10 @@ class _Block:
         features = np.setdiff1d(chosen, search.outside)
         part = _restricted(search.problem, features)
         fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
-        Z = part.design.toarray() if fits else None
+        cheap = (
+            part.design.gram_cost() <= n * float(search.room) * len(features) and len(features) ** 2 <= _MOST_ENTRIES
+        )
+        Z = part.design.toarray() if fits and not cheap else None
         return cls(search, features, part, Z, np.isin(features, search.inside), is_whole)
 
     def enter(self, fit: _Fit) -> _Fit:
@@ -225,6 +230,9 @@ class _Block:
         """Return the curvature around a model."""
         part = self.part
         c = part.s * _curvature(part, fit)
+        n, width = part.shape
+        if part.design.gram_cost() <= n * float(len(fit.support)) * width and width**2 <= _MOST_ENTRIES:
+            return _Hessian.whole(part, c)
         if self.Z is not None:
             return _Hessian.weighted(self.Z, np.arange(len(self.features)), c, part)
         columns = self._columns(fit)
@@ -320,11 +328,22 @@ class _Root(DenseDesign):
 class _Hessian:
     """H = A'A + lam I by its rows, which are kept; zero but for the columns that A stands for."""
 
-    root: _Root
+    root: _Root | None
     columns: Indices
     lam: float
     diagonal: Vector
     known: dict[int, Vector] = field(default_factory=dict)
+
+    @classmethod
+    def whole(cls, problem: Problem, c: Vector) -> _Hessian:
+        """Form all of H at once: on short rows that takes less than a few rows of a dense product."""
+        H = problem.design.weighted_gram(c)
+        total = float(c.sum())
+        if problem.fit_intercept and total > 0.0:
+            pull = problem.design.rmatvec(c)
+            H -= np.outer(pull, pull) / total
+        H[np.diag_indices(len(H))] += problem.lam
+        return cls(None, np.arange(len(H)), problem.lam, np.diag(H).copy(), dict(enumerate(H)))
 
     @classmethod
     def weighted(cls, Z: Matrix, columns: Indices, c: Vector, problem: Problem) -> _Hessian:
@@ -336,12 +355,18 @@ class _Hessian:
         diagonal[columns] += np.einsum("ij,ij->j", A, A)
         return cls(_Root(A), columns, problem.lam, diagonal)
 
+    def count(self, design: Design) -> None:
+        """Count what has been read of A."""
+        if self.root is not None:
+            design.count_reads_of(self.root)
+
     def rows(self, chosen: Indices) -> Matrix:
         """Return some rows of H; those not known yet come from one product."""
-        if (len(self.known) + len(chosen)) * len(self.diagonal) > 2 * _MOST_ENTRIES:
+        if self.root is not None and (len(self.known) + len(chosen)) * len(self.diagonal) > _MOST_KEPT:
             self.known.clear()
         new = np.array([j for j in chosen.tolist() if j not in self.known], dtype=np.int64)
         if len(new):
+            assert self.root is not None
             products = self.root.gram_rows(np.searchsorted(self.columns, new))
             for j, row in zip(new.tolist(), products, strict=True):
                 self.known[j] = np.zeros(len(self.diagonal))
@@ -506,7 +531,7 @@ def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
     """Make the best swap over and over, for a quadratic objective; what the updates arrive at is confirmed by a new fit."""
     hessian = block.hessian(fit)
     end = _swap_around(block, fit, hessian)
-    block.part.design.count_reads_of(hessian.root)
+    hessian.count(block.part.design)
     return end
 
 
@@ -581,7 +606,7 @@ def _swap_by_trial(block: _Block, fit: _Fit) -> _Fit:
         quadratic = block.quadratic(fit, hessian)
         missing = block.search.room - len(fit.support)
         new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
-        block.part.design.count_reads_of(hessian.root)
+        hessian.count(block.part.design)
         if new is None or block.search.stop():
             return fit
         fit = new
