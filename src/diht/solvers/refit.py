@@ -68,7 +68,10 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
     if design.shape[1] and isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
-        return _interior if _direct_cost(design) <= _DIRECT else _ascended
+        if _direct_cost(design) > _DIRECT:
+            return _ascended
+        if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
+            return _interior
     return _newton if loss.mu > 0 else _smoothed
 
 
