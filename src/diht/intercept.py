@@ -90,9 +90,19 @@ def _illinois(
 
 def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i)."""
-    slope = Step(loss, "derivative")
     noise = _U * float(s @ np.abs(loss.derivative(u + start, y)))
-    return increasing_root(lambda b: slope.total(u, u, y, s, b), start, noise)
+    return increasing_root(_total_slope(loss, u, y, s), start, noise)
+
+
+def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector) -> Callable[[float], float]:
+    """Return sum_i s_i l'(u_i + b, y_i) as a function of b, compiled where the loss has a compiled formula."""
+    step = Step(loss, "derivative")
+    codes = step.codes()
+    if codes is None:
+        return lambda b: step.total(u, u, y, s, b)
+    from diht.design.kernels import weighted_step
+
+    return lambda b: float(weighted_step(codes, u, u, b, y, s))
 
 
 def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:

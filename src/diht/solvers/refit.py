@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from diht.design import CoordinateAscent, Design
 from diht.intercept import balanced, best_intercept
@@ -57,7 +57,8 @@ def refit(
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
     objective = _Objective(problem, design, problem.loss)
-    best = _method(objective)(objective, x, b, rtol)
+    nothing = np.zeros_like(problem.y)
+    best = _method(objective)(objective, x, b, rtol) if len(support) else objective.model(x, nothing, b)
     problem.design.count_reads_of(design)
     full = np.zeros(problem.shape[1])
     full[support] = best.x
@@ -67,7 +68,7 @@ def refit(
 def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
-    if design.shape[1] and isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
+    if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
         if _direct_cost(design) > _DIRECT:
             return _ascended
         if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
@@ -273,11 +274,10 @@ def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vecto
     hessian = form(curvature)
     hessian[np.diag_indices(len(hessian))] += problem.lam
     scale = 1.0 / np.sqrt(np.diag(hessian))
-    try:
-        factor = scipy.linalg.cho_factor(hessian * np.outer(scale, scale), lower=True, check_finite=False)
-    except scipy.linalg.LinAlgError:  # definite, but not to rounding: a diagonal step instead
+    factor, failed = dpotrf(hessian * np.outer(scale, scale), lower=1)
+    if failed:  # definite, but not to rounding: a diagonal step instead
         return -gradient * scale**2
-    return np.asarray(-scale * scipy.linalg.cho_solve(factor, scale * gradient, check_finite=False))
+    return np.asarray(-scale * dpotrs(factor, scale * gradient, lower=1)[0])
 
 
 def _conjugate_gradients(problem: Problem, design: Design, curvature: Vector, gradient: Vector) -> Vector:
