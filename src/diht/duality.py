@@ -375,6 +375,15 @@ class Screening:
         """Add a lower bound on all models, which is one on those with and those without a feature."""
         return Screening(np.maximum(self.without, bound), np.maximum(self.within, bound))
 
+    def completed(self, size: int) -> Screening:
+        """Add what counting proves: a model with a place for j lacks one of any `size` other features, if so many are allowed."""
+        if not 0 < size < len(self.without):
+            return self
+        order = np.argsort(-self.without, kind="stable")
+        least = np.full(len(self.without), self.without[order[size - 1]])
+        least[order[:size]] = self.without[order[size]]
+        return Screening(self.without, np.maximum(self.within, least))
+
     def required(self, objective: float) -> Indices:
         """Features, ascending, that are in every model with an objective of at most this."""
         return np.flatnonzero(self.without > objective)

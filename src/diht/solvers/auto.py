@@ -35,9 +35,10 @@ _EXACT_FIT = 1e9  # operations of a Hessian up to which the last refit goes as f
 _SHIFT_ACCURACY = 1e-7
 _KICKS = 20
 _SEARCH_PASSES, _SEARCH_SHARE = (
-    100.0,
-    2.0,
-)  # a swap search reads no more than this, and this share of all reads before it
+    50.0,
+    1.0,
+)  # a search reads X no more often than this, plus this share of all reads before it
+_EARLY_PASSES, _FEW = 20.0, 1000  # one that does not wait: how often it may read X, and of how many features
 _SMALL = 2e6  # entries of X up to which every start is worth a search
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
 _FINE = 1e-9
@@ -157,8 +158,8 @@ class Auto(Solver):
             if _alike(before, support) and not _alike(fitted, support):
                 fitted = support
                 w, b, _ = self._fit(problem, state, support, rounded.w, rounded.b)
-                if own > _FAR * state.gap:
-                    self._search(problem, state, support, w, b)
+                if own > _FAR * state.gap and len(support) <= _FEW:
+                    self._search(problem, state, support, w, b, _EARLY_PASSES)
             yield
         w = relaxed.relaxed_model(problem, inner)
         for v in (w, -inner.g / problem.lam):
@@ -177,8 +178,10 @@ class Auto(Solver):
         state.pool.add(w, b, objective, support)
         return w, b, objective
 
-    def _search(self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float) -> None:
-        """Improve a support by swaps; what screening decides stays as it is."""
+    def _search(
+        self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float, budget: float | None = None
+    ) -> None:
+        """Improve a support by swaps, reading X no more often than the budget says; what screening decides stays as it is."""
         key = np.sort(support).tobytes()
         if key in state.searched or state.stop():
             return
@@ -187,10 +190,10 @@ class Auto(Solver):
         if undecided is None:
             return
         design, before = problem.design, problem.design.passes
-        budget = _SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes)
+        limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
         swap_search(
             undecided, support, w, b, kicks=_KICKS, random_state=self.random_state, pool=state.pool,
-            stop=lambda: state.stop() or design.passes - before > budget,
+            stop=lambda: state.stop() or design.passes > limit,
         )  # fmt: skip
         assert state.pool.best is not None
         state.searched.add(state.pool.best.support.tobytes())
