@@ -61,6 +61,8 @@ class Leaf:
         The relaxation's model, from which its children start.
     feature : int
         What to split on; -1 where nothing is undecided.
+    exhausted : bool
+        Whether more work on it would not help.
     """
 
     inside: Indices
@@ -69,6 +71,7 @@ class Leaf:
     proof: Vector = field(repr=False)
     w: Vector = field(repr=False)
     feature: int = -1
+    exhausted: bool = False
 
     def __lt__(self, other: Leaf) -> bool:
         return self.bound < other.bound
@@ -79,7 +82,9 @@ class Leaf:
         return self.inside.nbytes + self.outside.nbytes + self.proof.nbytes + self.w.nbytes
 
     def children(self) -> tuple[tuple[Leaf, Indices, Indices], ...]:
-        """The two parts: with the feature, and without."""
+        """The two parts: with the feature, and without; where nothing is undecided, the node itself, to be solved further."""
+        if self.feature < 0:
+            return ((self, self.inside, self.outside),)
         with_it, without = np.append(self.inside, self.feature), np.append(self.outside, self.feature)
         return (self, np.sort(with_it), self.outside), (self, self.inside, np.sort(without))
 
@@ -146,12 +151,21 @@ class TreeBound(Bound):
 
 
 def _fits(problem: Problem, tree: TreeBound) -> bool:
-    """Whether a tree can speak of a problem at all."""
+    """Whether a tree can speak of a problem at all: its loss, its numbers of samples and features, and how many are allowed."""
     n, d = problem.shape
-    if tree.shifted and not isinstance(problem.loss, Squared):
+    if (tree.shifted and not isinstance(problem.loss, Squared)) or tree.features.max(initial=-1) >= d:
         return False
-    size, k = d if tree.shifted else n, problem.constraint.size
-    return all(leaf.w.shape == (d,) and leaf.proof.shape == (size,) and len(leaf.inside) <= k for leaf in tree.leaves)
+    known = np.zeros(d, dtype=bool)
+    known[tree.features] = True
+
+    def fits(leaf: Leaf) -> bool:
+        if leaf.w.shape != (d,) or leaf.proof.shape != (d if tree.shifted else n,):
+            return False
+        decided = np.append(leaf.inside, leaf.outside)
+        elsewhere = tree.shifted and bool(np.any(leaf.proof[~known]))
+        return len(leaf.inside) <= problem.constraint.size and bool(np.all(known[decided])) and not elsewhere
+
+    return all(fits(leaf) for leaf in tree.leaves)
 
 
 def _prover(problem: Problem, features: Indices, sigma: float, shifted: bool) -> Callable[[Leaf], float]:
@@ -340,8 +354,8 @@ class _Tree:
             self.add(results[i % n][i // n])
 
     def is_closed(self, leaf: Leaf) -> bool:
-        """Whether a node holds nothing better than what is known, or nothing undecided."""
-        return leaf.feature < 0 or leaf.bound >= self.objective - _CLOSED * abs(self.objective)
+        """Whether a node holds nothing better than what is known, or all that it holds is known."""
+        return leaf.exhausted or leaf.bound >= self.objective - _CLOSED * abs(self.objective)
 
     def solve_all(self, worker: Nodes, children: Sequence[tuple[Leaf, Indices, Indices]]) -> list[Leaf]:
         """Solve some nodes, one after the other."""
@@ -350,12 +364,13 @@ class _Tree:
     def solve(self, worker: Nodes, parent: Leaf, inside: Indices, outside: Indices) -> Leaf:
         """Solve a node; where its parent proves more of it, or there is no time left, it keeps the parent's proof."""
         constraint = self.problem.constraint.restricted(inside, outside)
-        bound, proof, w = parent.bound, parent.proof, parent.w
+        bound, proof, w, exhausted = parent.bound, parent.proof, parent.w, False
         if not self.stop():
+            exhausted = parent.feature < 0
             solved, own, w = worker.solve(constraint, w, proof, self.objective * (1.0 + 1e-12))
             if solved >= bound:
                 bound, proof = solved, own
-        return self.leaf(inside, outside, bound, proof, w)
+        return replace(self.leaf(inside, outside, bound, proof, w), exhausted=exhausted)
 
     def leaf(self, inside: Indices, outside: Indices, bound: float, proof: Vector, w: Vector) -> Leaf:
         """A leaf with what to split it on."""
@@ -474,7 +489,7 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
     sigma, workers, proof = _workers(problem, features, root)
     nothing = np.empty(0, dtype=np.int64)
     tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, auto.stop)
-    first = Leaf(nothing, nothing, root.value, proof, w)
+    first = Leaf(nothing, nothing, root.value, proof, w, feature=0)
     tree.add(tree.solve(workers[0], first, nothing, nothing))
     return tree
 
