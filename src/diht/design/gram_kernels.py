@@ -41,6 +41,13 @@ def dot(a: Array, b: Array, n: Integer) -> float:
 
 
 @jit
+def assign(target: Array, source: Array) -> None:
+    """Copy an array (a slice assignment takes half a second to compile, for the message of its error)."""
+    for i in range(target.size):
+        target[i] = source[i]
+
+
+@jit
 def correlate(K: Array, sigma: float, p: Array, c: Array) -> float:
     """Write ``c = h - (G - sigma I) p`` and return ``y'y - h'p``, K being the Gram matrix with the targets last."""
     n = p.size
@@ -74,7 +81,8 @@ def free_magnitudes(v: Array, state: Array, out: Array) -> float:
 @jit
 def mth_largest(values: Array, m: Integer) -> float:
     """The m-th largest of some numbers, by quickselect on a copy (numpy's own takes seconds to compile)."""
-    a = values.copy()
+    a = np.empty(values.size)
+    assign(a, values)
     left, right, target = 0, a.size - 1, m - 1
     while left < right:
         low, middle, high = a[left], a[(left + right) // 2], a[right]
@@ -226,7 +234,8 @@ def newton_step(
         right[a] /= H[a, a]
         for b in range(a):
             right[b] -= H[a, b] * right[a]
-    x[:] = 0.0
+    for j in range(n):
+        x[j] = 0.0
     for a in range(size):
         x[active[a]] = right[a]
     return True
@@ -344,14 +353,16 @@ def relax(
     """
     n = p.size
     rho = 0.5 * lam + sigma
-    y, cy, old, cold = p.copy(), np.empty(n), p.copy(), np.empty(n)
-    work, x, cx, direction = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    pattern = np.zeros(n, dtype=np.int8)
+    room = np.empty((8, n))
+    y, cy, old, cold, work, x, cx, direction = room[0], room[1], room[2], room[3], room[4], room[5], room[6], room[7]
+    pattern = np.empty(n, dtype=np.int8)
+    assign(y, p)
     for j in range(n):
         if state[j] < 0:
             y[j] = 0.0
     last = correlate(K, sigma, y, cy)
-    old[:], cold[:] = y, cy
+    assign(old, y)
+    assign(cold, cy)
     theta, momentum, newtons, iterations, wait, backoff = 0.0, 1.0, 0, 0, 0, 1
     credit = FREE
     value = bound = safe = -np.inf
@@ -370,7 +381,10 @@ def relax(
             continue
         wait -= 1
         tried = False
-        active, used = np.count_nonzero(pattern), np.count_nonzero(p)
+        active = used = 0
+        for j in range(n):
+            active += pattern[j] != NONE
+            used += p[j] != 0.0
         credit += 4.0 * n * used  # Newton steps may cost as much as the proximal ones so far, and twice
         price = active**3 / 3.0 + 2.0 * n * active
         if wait <= 0 and price <= credit and descent(K, sigma, rho, state, m, pattern, p, c, direction):
@@ -384,7 +398,9 @@ def relax(
                 # F = (y'y - h'p - p'c - y'y)/2 + rho Omega
                 at_x = 0.5 * (last_x - dot(x, cx, n)) + rho * relaxation(x, state, m, work)
                 if at_x <= at_p:
-                    p[:], c[:], last = x, cx, last_x
+                    assign(p, x)
+                    assign(c, cx)
+                    last = last_x
                     tried = True
                     break
                 step *= 0.5
@@ -403,7 +419,8 @@ def relax(
                 break
         if tried or against > 0.0:
             momentum = 1.0
-            y[:], cy[:] = p, c
+            assign(y, p)
+            assign(cy, c)
         else:
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum))
             beta = (momentum - 1.0) / following
@@ -411,5 +428,6 @@ def relax(
             for j in range(n):
                 y[j] = p[j] + beta * (p[j] - old[j])
                 cy[j] = c[j] + beta * (c[j] - cold[j])
-        old[:], cold[:] = p, c
+        assign(old, p)
+        assign(cold, c)
     return value, bound, safe, theta, curvature, iterations, newtons
