@@ -12,7 +12,7 @@ from brute_force import independent, small_case
 from cases import DESIGNS, LOSSES
 from diht import Problem
 from diht.duality import dual_from_primal, feasible, lower_bound, primal
-from diht.losses import Hinge, Huber, Loss, SmoothedHinge, Squared
+from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared
 from diht.solvers.refit import refit
 from diht.solvers.smoothing import Moreau
 from oracle import ridge, small_data, some_weights, targets
@@ -347,3 +347,14 @@ def test_the_moreau_envelope(base: Loss) -> None:
         code, mu, low, high = envelope.kernel()
         assert (code, mu) == (0, base.mu + gamma)
         np.testing.assert_array_equal(np.where(y > 0, low, -high), np.broadcast_to(base.domain(y)[0], y.shape))
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Hinge()], ids=str)
+def test_a_stop_leaves_the_model_as_it_is(loss):
+    X, y = small_data(loss)
+    problem = Problem(X, y, loss, 3, 0.1)
+    support, w = np.array([0, 2, 3]), np.array([0.5, 0.0, -0.5, 0.25, 0.0, 0.0, 0.0])
+    stopped, _, u = refit(problem, support, w, stop=lambda: True)
+    best, _, _ = refit(problem, support, w)
+    assert primal(problem, best) <= primal(problem, stopped) <= primal(problem, w) * (1 + 1e-12)
+    np.testing.assert_allclose(u, X @ stopped, atol=1e-12)

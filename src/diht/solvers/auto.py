@@ -119,8 +119,9 @@ class Auto(Solver):
             self._search(problem, state, np.flatnonzero(w), w, b)
         best = state.pool.best
         assert best is not None
-        rtol = 0.0 if problem.shape[0] * float(len(best.support)) ** 2 <= _EXACT_FIT else _REFIT
-        w, b, u = refit(problem, best.support, best.coefficients(problem.shape[1]), best.b, rtol)
+        costly = problem.shape[0] * float(len(best.support)) ** 2 > _EXACT_FIT
+        rtol, stop = (_REFIT, state.stop) if costly else (0.0, never)
+        w, b, u = refit(problem, best.support, best.coefficients(problem.shape[1]), best.b, rtol, stop)
         state.pool.add(w, b, primal(problem, w, b, u), best.support)
         state.prove(lower_bound(problem, dual_from_primal(problem, w, b, u)))
         return self.observe(problem, state)
@@ -173,7 +174,7 @@ class Auto(Solver):
         self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float
     ) -> tuple[Vector, float, float]:
         """Keep the best model on a support, and return it with its objective."""
-        w, b, u = refit(problem, support, w, b, rtol=_REFIT)
+        w, b, u = refit(problem, support, w, b, rtol=_REFIT, stop=state.stop)
         objective = primal(problem, w, b, u)
         state.pool.add(w, b, objective, support)
         return w, b, objective

@@ -28,6 +28,7 @@ from diht.design import CoordinateAscent, Design
 from diht.intercept import balanced, best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
+from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 
 __all__ = ["refit"]
@@ -48,15 +49,21 @@ _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 
 def refit(
-    problem: Problem, support: NDArray[np.int64], w: Vector | None = None, b: float = 0.0, rtol: float = 0.0
+    problem: Problem,
+    support: NDArray[np.int64],
+    w: Vector | None = None,
+    b: float = 0.0,
+    rtol: float = 0.0,
+    stop: Callable[[], bool] = never,
 ) -> tuple[Vector, float, Vector]:
     """Minimise P over the models on `support`, starting from the given one: coefficients, intercept, predictions.
 
-    `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can.
+    `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can. Where a step takes long,
+    `stop` is asked before it; True leaves the model as it is.
     """
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
-    objective = _Objective(problem, design, problem.loss)
+    objective = _Objective(problem, design, problem.loss, stop)
     nothing = np.zeros_like(problem.y)
     best = _method(objective)(objective, x, b, rtol) if len(support) else objective.model(x, nothing, b)
     problem.design.count_reads_of(design)
@@ -91,6 +98,7 @@ class _Objective:
     problem: Problem
     design: Design
     loss: Loss
+    stop: Callable[[], bool] = never
 
     def model(self, x: Vector, product: Vector, b: float) -> _Model:
         """Return the model of x with its best intercept (searched from b), given Xx."""
@@ -156,14 +164,14 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
     )
     for epoch in range(1, _MAX_EPOCHS + 1):
         ascent.epoch()
-        if epoch % _EPOCHS_BETWEEN_GAPS:
+        if epoch % _EPOCHS_BETWEEN_GAPS and not objective.stop():
             continue
         feasible = balanced(problem.loss, alpha, problem.y, problem.s) if problem.fit_intercept else alpha
         x = -design.rmatvec(problem.s * feasible) / problem.lam
         bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
         candidate = objective.model(x, design.matvec(x), best.b)
         best = min(best, candidate, key=lambda model: model.value)
-        if best.value - bound <= rtol * abs(best.value):
+        if best.value - bound <= rtol * abs(best.value) or objective.stop():
             return best
     return (_newton if problem.loss.mu > 0 else _smoothed)(objective, best.x, best.b, rtol)
 
@@ -175,6 +183,8 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     model = objective.model(x, design.matvec(x), b)
     gradient = objective.gradient(model)
     for _ in range(_MAX_NEWTON):
+        if objective.stop():
+            break
         curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
         direction = solve(curvature, gradient)
         decrease = -float(gradient @ direction)
@@ -202,7 +212,7 @@ def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
     size = float(problem.s @ np.abs(problem.y)) or 1.0
     for gamma in _GAMMAS:
         envelope = Moreau(problem.loss, gamma * size)
-        smooth = _newton(_Objective(problem, design, envelope), x, b, rtol)
+        smooth = _newton(_Objective(problem, design, envelope, objective.stop), x, b, rtol)
         x, b = smooth.x, smooth.b
         sharp, bound = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
         best = min(best, objective.model(x, smooth.u - b, b), sharp, key=lambda model: model.value)
