@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from diht.constraint import Constraint
 from diht.design.gram import Gram
 from diht.design.threads import run_parts
-from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
+from diht.duality import Bound, Screening, dual_from_primal, lower_bound, primal, upper_bound
 from diht.losses import Squared
 from diht.problem import Problem
 from diht.shift import in_play, is_proved, outside_play, problem_gram, shifted_bound, smallest_eigenvalue
@@ -246,8 +246,18 @@ class NewtonNodes(Nodes):
         """Newton's method until the bound is good enough."""
         part = self.part.replaced(constraint=constraint.within(self.features))
         engine = self.engine
+        m, inside, _ = part.constraint.free(len(self.features))
+        bound = lower_bound(part, proof).value
+        if m <= 0:  # one support is left: its own refit and dual point say all there is to say
+            x, b, u = refit(part, inside, w[self.features])
+            proved = lower_bound(part, dual_from_primal(part, x, b, u))
+            if proved.value > bound:
+                bound, proof = proved.value, proved.alpha
+            w = np.zeros(self.d)
+            w[self.features] = x
+            if primal(part, x, b, u) - bound <= _ACCURACY * abs(objective) or bound >= objective:
+                return bound, proof, w
         engine.restart(part, w[self.features], proof)
-        bound, proof = lower_bound(part, proof).value, proof
         for _ in range(_MOST_STEPS):
             engine.improve()
             proved = lower_bound(part, engine.alpha)
