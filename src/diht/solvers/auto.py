@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,7 @@ _ALIKE = 0.9  # a support that shares this fraction of its features with the las
 _CONTINUATION = (10.0, 100.0, 1000.0)  # multiples of lam from whose relaxations further starts come
 _MOST_GRAM = 6000  # features up to which a shift is looked for
 _SHIFTS = 3  # rounds of screening and shifting
+_FIRST_PIECES = 3  # of the work on the relaxation, which give a first model
 _REFIT = 1e-9
 _EXACT_FIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
 _SHIFT_ACCURACY = 1e-7
@@ -66,6 +68,11 @@ class AutoState:
     def gap(self) -> float:
         """What is still open."""
         return self.objective - (-np.inf if self.bound is None else self.bound.value)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything better could still be found, or more be proved."""
+        return self.pool.best is None or self.gap > _FINE * abs(self.objective)
 
     def prove(self, bound: Bound) -> None:
         """Keep the better bound."""
@@ -115,7 +122,7 @@ class Auto(Solver):
 
     def polish(self, problem: Problem, state: AutoState, w: Vector, b: float) -> Point:
         """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more."""
-        if state.gap > _FINE * abs(state.objective):
+        if state.is_open:
             self._search(problem, state, np.flatnonzero(w), w, b)
         best = state.pool.best
         assert best is not None
@@ -129,14 +136,21 @@ class Auto(Solver):
     # The pieces of the work
 
     def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
-        yield from self._relax(problem, start, state)
-        assert state.pool.best is not None
-        best = state.pool.best
-        self._search(problem, state, best.support, best.coefficients(problem.shape[1]), best.b)
-        yield
-        if isinstance(problem.loss, Squared):
+        relaxing = self._relax(problem, start, state)
+        n, d = problem.shape
+        if isinstance(problem.loss, Squared) and d < min(
+            n, _MOST_GRAM
+        ):  # a shift is likely to prove more, and in less time
+            yield from islice(relaxing, _FIRST_PIECES)
+            self._search_best(problem, state)
             yield from self._shift(problem, state)
-        yield from self._continue(problem, state)
+        if state.is_open:
+            yield from relaxing
+            self._search_best(problem, state)
+            yield
+            if isinstance(problem.loss, Squared):
+                yield from self._shift(problem, state)
+            yield from self._continue(problem, state)
 
     def _relax(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         """Solve the relaxation as far as it is useful, and keep what its solution rounds to."""
@@ -199,6 +213,12 @@ class Auto(Solver):
         assert state.pool.best is not None
         state.searched.add(state.pool.best.support.tobytes())
 
+    def _search_best(self, problem: Problem, state: AutoState) -> None:
+        """Improve the best model by swaps."""
+        best = state.pool.best
+        assert best is not None
+        self._search(problem, state, best.support, best.coefficients(problem.shape[1]), best.b)
+
     def _undecided(self, problem: Problem, state: AutoState) -> Problem | None:
         """The problem with what screening decides taken as decided; None where that is everything."""
         best, bound = state.pool.best, state.bound
@@ -235,7 +255,7 @@ class Auto(Solver):
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, screen, and again while features leave."""
-        if state.gap <= _FINE * abs(state.objective):
+        if not state.is_open:
             return
         before = np.inf
         for _ in range(_SHIFTS):
