@@ -11,6 +11,8 @@ from diht.losses import Loss, QuadraticConjugate
 
 __all__ = ["Central", "Moreau"]
 
+_NEAREST = 1e-150  # its square is a normal number
+
 
 @dataclass(frozen=True)
 class Moreau(Loss):
@@ -101,20 +103,23 @@ class Central(Loss):
 
     def second_derivative(self, u: Any, y: Any) -> Any:
         """One over the curvature of the conjugate."""
-        a = self.derivative(u, y)
-        low, high = self.base.domain(y)
-        return 1.0 / (self.base.mu + self.tau / np.square(a - low) + self.tau / np.square(high - a))
+        below, above = self._room(self.derivative(u, y), y)
+        return 1.0 / (self.base.mu + self.tau / np.square(below) + self.tau / np.square(above))
 
     def conjugate(self, a: Any, y: Any) -> Any:
         """The base's, with the barriers."""
-        low, high = self.base.domain(y)
-        barrier = sum(np.log(gap) for gap in (a - low, high - a) if np.all(np.isfinite(gap)))
+        barrier = sum(np.log(room) for room in self._room(a, y) if np.all(np.isfinite(room)))
         return y * a + 0.5 * self.base.mu * a * a - self.tau * barrier
 
     def conjugate_derivative(self, a: Any, y: Any) -> Any:
         """The inverse of `derivative`."""
+        below, above = self._room(a, y)
+        return y + self.base.mu * a - self.tau / below + self.tau / above
+
+    def _room(self, a: Any, y: Any) -> tuple[Any, Any]:
+        """Distances from the ends of the domain, which rounding may make zero."""
         low, high = self.base.domain(y)
-        return y + self.base.mu * a - self.tau / (a - low) + self.tau / (high - a)
+        return np.maximum(a - low, _NEAREST), np.maximum(high - a, _NEAREST)
 
     def domain(self, y: Any) -> Any:
         """That of the base."""
