@@ -18,6 +18,7 @@ from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
+from diht.solvers.pool import ROUNDING
 from diht.solvers.refit import refit
 
 __all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
@@ -270,9 +271,9 @@ class _Loop:
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
-    def keep(self, point: Point, objective: float) -> None:
-        """Keep a model if it is better than the best so far; only the two supports are written."""
-        if not objective < self.best_objective:
+    def keep(self, point: Point, objective: float, margin: float = 0.0) -> None:
+        """Keep a model if it is better than the best so far, or less than `margin` worse; only the two supports are written."""
+        if not objective < self.best_objective + margin:
             return
         support = np.flatnonzero(point.w) if point.support is None else point.support
         self.best_w[self.best_support] = 0.0
@@ -295,10 +296,10 @@ class _Loop:
         """The best bound so far."""
         return -np.inf if self.bound is None else self.bound.value
 
-    def improve(self, point: Point | None) -> None:
+    def improve(self, point: Point | None, margin: float = 0.0) -> None:
         """Look at a pair that is not part of the trace."""
         if point is not None:
-            self.keep(point, primal(self.problem, point.w, point.b, point.u))
+            self.keep(point, primal(self.problem, point.w, point.b, point.u), margin)
             self.prove(point)
 
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
@@ -306,7 +307,10 @@ class _Loop:
         last = self.method.last(problem, state)
         last_objective = primal(problem, last.w, last.b, last.u)
         self.improve(last)
-        self.improve(self.method.polish(problem, state, self.best_w, self.best_b))
+        polished = self.method.polish(problem, state, self.best_w, self.best_b)
+        self.improve(
+            polished, ROUNDING * abs(self.best_objective)
+        )  # of two that rounding cannot tell apart, the finer fit
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
         seconds = self.clock.read()

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from diht.problem import Problem
 from diht.result import Model
 
-__all__ = ["Pool", "Pooled"]
+__all__ = ["ROUNDING", "Pool", "Pooled"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+ROUNDING = 1e-14  # relative difference of two objectives that says nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,8 @@ class Pooled:
 class Pool:
     """At most `capacity` models with distinct supports, those with the smallest objectives, in ascending order.
 
-    The support of a model is where its coefficients are not zero. Of two models on one support the better stays.
+    The support of a model is where its coefficients are not zero. Of two models on one support the better stays, and of two that
+    only rounding tells apart the later one: it comes from a finer fit.
 
     Parameters
     ----------
@@ -73,7 +76,7 @@ class Pool:
         best = self._models[0].objective if self._models else inf
         twin = next((old for old in self._models if np.array_equal(old.support, new.support)), None)
         if twin is not None:
-            if twin.objective <= objective:
+            if objective > twin.objective + ROUNDING * abs(twin.objective):
                 return False
             self._models.remove(twin)
         self._models = sorted([*self._models, new], key=lambda model: model.order)[: self.capacity]
