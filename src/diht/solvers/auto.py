@@ -26,13 +26,17 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _USEFUL = 0.01  # the relaxation is solved to this fraction of the gap that it leaves
+_PROGRESS, _PATIENCE = (
+    0.98,
+    4,
+)  # a look is slow that leaves so much of the gap; so many in a row end the work on the relaxation
 _FAR = 0.7  # where the relaxation has this fraction of the gap still to close, a search for swaps does not wait for it
 _ALIKE = 0.9  # a support that shares this fraction of its features with the last one has settled enough for a refit
 _CONTINUATION = (10.0, 100.0, 1000.0)  # multiples of lam from whose relaxations further starts come
 _MOST_GRAM = 6000  # features up to which a shift is looked for
 _SHIFTS = 3  # rounds of screening and shifting
 _FIRST_PIECES = 3  # of the work on the relaxation, which give a first model
-_REFIT = 1e-9
+_REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
 _EXACT_FIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
 _SHIFT_ACCURACY = 1e-7
 _KICKS = 20
@@ -40,10 +44,12 @@ _SEARCH_PASSES, _SEARCH_SHARE = (
     50.0,
     1.0,
 )  # a search reads X no more often than this, plus this share of all reads before it
-_EARLY_PASSES, _FEW = 20.0, 1000  # one that does not wait: how often it may read X, and of how many features
+_EARLY_PASSES = 20.0  # one that does not wait for the relaxation
+_FEW = 1000  # features of a model up to which there always is a search; beyond, a small gap is good enough
 _SMALL = 2e6  # entries of X up to which every start is worth a search
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
 _FINE = 1e-9
+_MOST_LOOKS = 30  # at a relaxation for a larger ridge
 _LOOSE = 1e-3  # relative gap above which more starts are tried
 
 
@@ -127,7 +133,8 @@ class Auto(Solver):
         best = state.pool.best
         assert best is not None
         costly = problem.shape[0] * float(len(best.support)) ** 2 > _EXACT_FIT
-        rtol, stop = (_REFIT, state.stop) if costly else (0.0, never)
+        fine = max(_REFIT, _USEFUL * state.gap / max(abs(state.objective), np.finfo(float).tiny))
+        rtol, stop = (fine, state.stop) if costly else (0.0, never)
         w, b, u = refit(problem, best.support, best.coefficients(problem.shape[1]), best.b, rtol, stop)
         state.pool.add(w, b, primal(problem, w, b, u), best.support)
         state.prove(lower_bound(problem, dual_from_primal(problem, w, b, u)))
@@ -161,13 +168,16 @@ class Auto(Solver):
         self._keep(problem, state, w, b)
         yield
         support = fitted = np.empty(0, dtype=np.int64)
+        gap, slow = np.inf, 0
         while not inner.settled:
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
             rounded = relaxed.observe(problem, inner)
             state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
             own = inner.engine.value - inner.bound.value
-            if own <= _USEFUL * state.gap:
+            slow = slow + 1 if state.gap > _PROGRESS * gap else 0
+            gap = state.gap
+            if own <= _USEFUL * gap or slow >= _PATIENCE:
                 break
             before, support = support, np.flatnonzero(rounded.w)
             if _alike(before, support) and not _alike(fitted, support):
@@ -188,7 +198,7 @@ class Auto(Solver):
         self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float
     ) -> tuple[Vector, float, float]:
         """Keep the best model on a support, and return it with its objective."""
-        w, b, u = refit(problem, support, w, b, rtol=_REFIT, stop=state.stop)
+        w, b, u = refit(problem, support, w, b, rtol=_REFIT if len(support) <= _FEW else _ROUGH_REFIT, stop=state.stop)
         objective = primal(problem, w, b, u)
         state.pool.add(w, b, objective, support)
         return w, b, objective
@@ -198,7 +208,8 @@ class Auto(Solver):
     ) -> None:
         """Improve a support by swaps, reading X no more often than the budget says; what screening decides stays as it is."""
         key = np.sort(support).tobytes()
-        if key in state.searched or state.stop():
+        small_gap = len(support) > _FEW and state.gap <= _LOOSE * abs(state.objective)
+        if key in state.searched or small_gap or state.stop():
             return
         state.searched.add(key)
         undecided = self._undecided(problem, state)
@@ -243,7 +254,9 @@ class Auto(Solver):
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=1e-3, random_state=self.random_state)
             inner = relaxed.init(larger, Start(alpha=alpha, stop=state.stop))
-            while not (inner.settled or state.stop()):
+            for _ in range(_MOST_LOOKS):
+                if inner.settled or state.stop():
+                    break
                 relaxed.advance(larger, inner)
             alpha = inner.engine.alpha
             w = relaxed.relaxed_model(larger, inner)
