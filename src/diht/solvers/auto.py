@@ -168,19 +168,18 @@ class Auto(Solver):
         self._keep(problem, state, w, b)
         yield
         support = fitted = np.empty(0, dtype=np.int64)
-        gap, slow = np.inf, 0
+        own, slow = np.inf, 0
         while not inner.settled:
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
             rounded = relaxed.observe(problem, inner)
             state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
-            own = inner.engine.value - inner.bound.value
-            slow = slow + 1 if state.gap > _PROGRESS * gap else 0
-            gap = state.gap
-            if own <= _USEFUL * gap or slow >= _PATIENCE:
+            before, own = own, inner.engine.value - inner.bound.value
+            slow = slow + 1 if before < np.inf and own > _PROGRESS * before else 0  # infinite on a new working set
+            if own <= _USEFUL * state.gap or slow >= _PATIENCE:
                 break
-            before, support = support, np.flatnonzero(rounded.w)
-            if _alike(before, support) and not _alike(fitted, support):
+            last, support = support, np.flatnonzero(rounded.w)
+            if _alike(last, support) and not _alike(fitted, support):
                 fitted = support
                 w, b, _ = self._fit(problem, state, support, rounded.w, rounded.b)
                 if own > _FAR * state.gap and len(support) <= _FEW:
