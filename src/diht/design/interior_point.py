@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from diht.design.kernels import Array, Integer, jit, jit_reassociated
+from diht.design.gram_kernels import dot
+from diht.design.kernels import Array, jit, jit_reassociated
 
 __all__ = ["SAMPLE_ROWS", "interior_point"]
 
@@ -38,15 +39,6 @@ STALLED = 2  # steps in a row in which it does not: rounding has the last word
 BOUNDARY = 0.995  # share of the way to the nearest end that a step may go
 BLOCK = 256  # samples whose rows stay in the cache while their products are taken
 ROUNDED = 1e-15  # share of its column that is left of a pivot where rounding has taken the rest
-
-
-@jit_reassociated
-def dot(a: Array, b: Array, n: Integer) -> float:
-    """Product of the first n entries."""
-    total = 0.0
-    for i in range(n):
-        total += a[i] * b[i]
-    return float(total)
 
 
 @jit_reassociated

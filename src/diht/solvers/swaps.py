@@ -200,7 +200,7 @@ class _Block:
         is_whole = max(n, search.room) * d <= _MOST_ENTRIES
         chosen = np.arange(d) if is_whole else np.union1d(fit.support, _candidates(search, fit))
         features = np.setdiff1d(chosen, search.outside)
-        part = _restricted(search.problem, features)
+        part = search.problem.restricted(features)
         fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
         cheap = (
             part.design.gram_cost() <= n * float(search.room) * len(features) and len(features) ** 2 <= _MOST_ENTRIES
@@ -261,16 +261,6 @@ class _Block:
 def _at_most(number: int, n_samples: int) -> int:
     """Return a number of features whose dense columns have a bounded number of entries, but for a few features."""
     return min(number, max(_FEWEST, int(0.5 * _MOST_ENTRIES / n_samples)))
-
-
-def _restricted(problem: Problem, features: Indices) -> Problem:
-    """Return the problem of some features alone."""
-    part = object.__new__(Problem)
-    for name in ("y", "loss", "constraint", "lam", "s", "fit_intercept"):
-        object.__setattr__(part, name, getattr(problem, name))
-    object.__setattr__(part, "design", problem.design.columns(features))
-    object.__setattr__(part, "center", None if problem.center is None else problem.center[features])
-    return part
 
 
 def _is_quadratic(loss: Loss) -> bool:
