@@ -1,0 +1,1 @@
+"""The paper's experiments, one module a figure; ``diht reproduce`` runs them."""
