@@ -29,7 +29,8 @@ ENTRIES_PER_CHUNK = 100_000
 
 def gamma(n: float | Vector) -> Any:
     """Return ``n u / (1 - n u)``: the relative error of a sum of products after ``n`` roundings (Higham, 2002, section 3.1)."""
-    return n * UNIT / (1.0 - n * UNIT)
+    small = n * UNIT
+    return small / (1.0 - small)
 
 
 def frozen(a: Any, dtype: Any = np.float64) -> Any:
@@ -466,9 +467,12 @@ class StoredDesign(Design):
         :math:`|\mathrm{fl}(\sum_i x_{ij} c_i) - \sum_i x_{ij} c_i| \le \gamma_n \|c\| \|X_j\|` for any order of the sum, where n is
         the number of entries of column j; the accumulators of the threads add one rounding each.
         """
-        n = self._column_counts() + self.n_threads + 2
+        n = self._column_counts() + (self.n_threads + 2)
+        relative = gamma(n)
+        bound: Vector = (norm_c * self.column_norms()) * relative
         # The last factor covers the rounding of the norms and of this formula itself.
-        bound: Vector = gamma(n) * (norm_c * self.column_norms()) * (1.0 + 4.0 * gamma(n)) + n * SMALLEST
+        bound *= np.add(np.multiply(relative, 4.0, out=relative), 1.0, out=relative)
+        bound += np.multiply(n, SMALLEST, out=n)
         return bound
 
     def matvec_error(self, w: Vector) -> float:

@@ -439,17 +439,22 @@ def csr_spread(data: Array, indices: Array, indptr: Array, s: Array, center: Arr
 
 
 @jit
-def count_columns(indices: Array, n_entries: Integer, counts: Array) -> None:
-    """Add the number of stored entries of each column to ``counts``."""
+def csr_column_squares(data: Array, indices: Array, n_entries: Integer, squares: Array, counts: Array) -> None:
+    """Add ``x_ij^2`` to ``squares`` and 1 to ``counts``, column by column, over the stored entries."""
     for p in range(np.uint64(0), np.uint64(n_entries)):
-        counts[np.uint64(indices[p])] += 1
+        j = np.uint64(indices[p])
+        x = np.float64(data[p])
+        squares[j] += x * x
+        counts[j] += 1.0
 
 
 @jit
-def csr_count_kept(indices: Array, indptr: Array, position: Array, counts: Array) -> None:
+def csr_count_kept(
+    indices: Array, indptr: Array, start: Integer, stop: Integer, position: Array, counts: Array
+) -> None:
     """``counts[i + 1]`` is the number of entries of row ``i`` whose column has a place in ``position`` (others have -1)."""
     one = np.uint64(1)
-    for i in range(np.uint64(0), np.uint64(indptr.size - 1)):
+    for i in range(np.uint64(start), np.uint64(stop)):
         kept = 0
         for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + one])):
             kept += position[np.uint64(indices[p])] >= 0
@@ -457,11 +462,21 @@ def csr_count_kept(indices: Array, indptr: Array, position: Array, counts: Array
 
 
 @jit
-def csr_keep(data: Array, indices: Array, indptr: Array, position: Array, new_data: Array, new_indices: Array) -> None:
-    """Copy the entries whose column has a place in ``position``, row after row."""
-    q = np.uint64(0)
+def csr_keep(
+    data: Array,
+    indices: Array,
+    indptr: Array,
+    start: Integer,
+    stop: Integer,
+    position: Array,
+    new_data: Array,
+    new_indices: Array,
+    new_indptr: Array,
+) -> None:
+    """Copy the entries of some rows whose column has a place in ``position``, to where ``new_indptr`` says."""
+    q = np.uint64(new_indptr[start])
     one = np.uint64(1)
-    for p in range(np.uint64(0), np.uint64(indptr[indptr.size - 1])):
+    for p in range(np.uint64(indptr[start]), np.uint64(indptr[stop])):
         j = position[np.uint64(indices[p])]
         if j >= 0:
             new_data[q] = data[p]

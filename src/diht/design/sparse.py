@@ -119,15 +119,32 @@ class SparseDesign(StoredDesign):
 
     def _column_counts(self) -> Vector:
         if self._counts is None:
-            if self._csc is not None:
-                counts = np.diff(self._csc.indptr)
-            else:
-                from diht.design import kernels
-
-                counts = np.zeros(self.shape[1], dtype=np.int64)
-                kernels.count_columns(self._by_rows().indices, self._stored, counts)
-            self._counts = counts.astype(np.float64)
+            self._tally()
+        assert self._counts is not None
         return self._counts
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        if self._column_norms is None:
+            self._tally()
+        assert self._column_norms is not None
+        return self._column_norms
+
+    def _tally(self) -> None:
+        """Count the stored entries of every column and sum their squares, in one read."""
+        from diht.design import kernels
+
+        n, d = self.shape
+        squares, counts = np.zeros(d), np.zeros(d)
+        if self._csr is not None:
+            kernels.csr_column_squares(self._csr.data, self._csr.indices, self._stored, squares, counts)
+        else:
+            arrays = self._by_columns()
+            counts[:] = np.diff(arrays.indptr)
+            kernels.csr_row_norms_sq(*arrays, np.zeros(n), np.ones(n), 0.0, squares)
+        self._counts = counts
+        self._column_norms = frozen(np.sqrt(squares, out=squares))
+        self._passes += 1.0
 
     def _max_row_count(self) -> int:
         return int(np.diff(self._by_rows().indptr).max(initial=0))
@@ -267,14 +284,18 @@ class SparseDesign(StoredDesign):
         support = np.asarray(support, dtype=np.int64)
         arrays = self._by_rows()
         self._passes += 1.0
-        position = np.full(self.shape[1], -1, dtype=np.int64)
+        position = np.full(self.shape[1], -1, dtype=np.int32)  # the shorter, the more of it stays in the cache
         position[support] = np.arange(support.size)
+        parts, _ = self._cut(NO_INDEX, scatter=False)
         indptr = np.zeros(self.shape[0] + 1, dtype=arrays.indptr.dtype)
-        kernels.csr_count_kept(arrays.indices, arrays.indptr, position, indptr)
+        run_parts(
+            lambda start, stop: kernels.csr_count_kept(arrays.indices, arrays.indptr, start, stop, position, indptr),
+            parts,
+        )
         np.cumsum(indptr, out=indptr)
         data = np.empty(indptr[-1], dtype=self.dtype)
         indices = np.empty(indptr[-1], dtype=arrays.indices.dtype)
-        kernels.csr_keep(*arrays, position, data, indices)
+        run_parts(lambda start, stop: kernels.csr_keep(*arrays, start, stop, position, data, indices, indptr), parts)
         kept = sp.csr_array((data, indices, indptr), shape=(self.shape[0], support.size))
         return SparseDesign(kept, self.n_threads, self._nonnegative)
 

@@ -31,6 +31,9 @@ _PROGRESS, _PATIENCE = (
     4,
 )  # a look is slow that leaves so much of the gap; so many in a row end the work on the relaxation
 _FAR = 0.7  # where the relaxation has this fraction of the gap still to close, a search for swaps does not wait for it
+_MOSTLY = (
+    0.2  # where the relaxation has less than this of the gap to close, supports are refitted, for half of the time
+)
 _ALIKE = 0.9  # a support that shares this fraction of its features with the last one has settled enough for a refit
 _CONTINUATION = (10.0, 100.0, 1000.0)  # multiples of lam from whose relaxations further starts come
 _MOST_GRAM = 6000  # features up to which a shift is looked for
@@ -61,6 +64,7 @@ class AutoState:
     bound: Bound | None = None
     work: Iterator[None] = field(default_factory=lambda: iter(()))
     searched: set[bytes] = field(default_factory=set)  # supports from which a swap search began
+    refitted: Indices | None = None  # the last support of many features whose best model was computed, and its bound
     done: bool = False
     stop: Callable[[], bool] = never
     passes: float = 0.0  # of the design, when the work began
@@ -132,6 +136,8 @@ class Auto(Solver):
             self._search(problem, state, np.flatnonzero(w), w, b)
         best = state.pool.best
         assert best is not None
+        if state.refitted is not None and np.array_equal(best.support, state.refitted):
+            return self.observe(problem, state)
         costly = problem.shape[0] * float(len(best.support)) ** 2 > _EXACT_FIT
         fine = max(_REFIT, _USEFUL * state.gap / max(abs(state.objective), np.finfo(float).tiny))
         rtol, stop = (fine, state.stop) if costly else (0.0, never)
@@ -168,7 +174,8 @@ class Auto(Solver):
         self._keep(problem, state, w, b)
         yield
         support = fitted = np.empty(0, dtype=np.int64)
-        own, slow = np.inf, 0
+        own, slow, again = np.inf, 0, np.inf
+        design = problem.design
         while not inner.settled:
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
@@ -179,9 +186,11 @@ class Auto(Solver):
             if own <= _USEFUL * state.gap or slow >= _PATIENCE:
                 break
             last, support = support, np.flatnonzero(rounded.w)
-            if _alike(last, support) and not _alike(fitted, support):
-                fitted = support
+            settled = own <= _MOSTLY * state.gap and design.passes >= again and not np.array_equal(fitted, support)
+            if settled or (_alike(last, support) and not _alike(fitted, support)):
+                fitted, before_fit = support, design.passes
                 w, b, _ = self._fit(problem, state, support, rounded.w, rounded.b)
+                again = 2.0 * design.passes - before_fit
                 if own > _FAR * state.gap and len(support) <= _FEW:
                     self._search(problem, state, support, w, b, _EARLY_PASSES)
             yield
@@ -191,15 +200,20 @@ class Auto(Solver):
 
     def _keep(self, problem: Problem, state: AutoState, w: Vector, b: float) -> None:
         """Keep a model as it is."""
-        state.pool.add(w, b, primal(problem, w, b))
+        u = None if w.any() else np.full_like(problem.y, b)
+        state.pool.add(w, b, primal(problem, w, b, u))
 
     def _fit(
         self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float
     ) -> tuple[Vector, float, float]:
-        """Keep the best model on a support, and return it with its objective."""
-        w, b, u = refit(problem, support, w, b, rtol=_REFIT if len(support) <= _FEW else _ROUGH_REFIT, stop=state.stop)
+        """Keep the best model on a support, and return it with its objective; where it has many features, its bound as well."""
+        many = len(support) > _FEW
+        w, b, u = refit(problem, support, w, b, rtol=_ROUGH_REFIT if many else _REFIT, stop=state.stop)
         objective = primal(problem, w, b, u)
         state.pool.add(w, b, objective, support)
+        if many:
+            state.refitted = support
+            state.prove(lower_bound(problem, dual_from_primal(problem, w, b, u)))
         return w, b, objective
 
     def _search(
@@ -294,7 +308,7 @@ class Auto(Solver):
 
 def _alike(one: Indices, other: Indices) -> bool:
     """Whether two supports share most of their features."""
-    return len(np.intersect1d(one, other)) > _ALIKE * max(len(one), len(other))
+    return len(np.intersect1d(one, other, assume_unique=True)) > _ALIKE * max(len(one), len(other))
 
 
 _ENDED = object()

@@ -49,6 +49,7 @@ class Engine(ABC):
         self.alpha = alpha
         self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, np.zeros_like(problem.y)
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
+        self.g = np.zeros_like(self.w)  # X'(s alpha) over its features
 
     def constraint_size(self, features: Indices | None) -> int:
         """Number of features."""
@@ -57,6 +58,10 @@ class Engine(ABC):
     @abstractmethod
     def improve(self) -> None:
         """Make some steps, and measure the gap."""
+
+    def gradient(self) -> Vector | None:
+        """Return X'(s alpha) over all features, as the problem's design computes it, where it is known."""
+        return None
 
     def take(self, w: Vector, product: Vector, b: float) -> None:
         """Take a model, given Xw, with its best intercept (searched from b)."""
@@ -73,7 +78,7 @@ class Engine(ABC):
         conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
         dual = -conjugate - self.constraint.value(g) / (2.0 * problem.lam)
         if dual >= self.dual:
-            self.alpha, self.dual = alpha, dual
+            self.alpha, self.dual, self.g = alpha, dual, g
         self.gap = self.value - self.dual
 
 
@@ -105,6 +110,10 @@ class AscentEngine(Engine):
         product, g = self.ascent.products(w, problem.s * alpha)
         self.take(w.copy(), product, b)
         self.measure(alpha, g)
+
+    def gradient(self) -> Vector | None:
+        """Return X'(s alpha) if it was computed on the problem's own design, all features, centred and scaled as they are."""
+        return self.g if self.ascent.part is self.problem.design and self.dual > -np.inf else None
 
 
 class NewtonEngine(Engine):

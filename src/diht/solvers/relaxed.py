@@ -90,7 +90,8 @@ class Relaxed(Solver):
     def _look_at_all(self, problem: Problem, state: _State) -> None:
         """Take the bound, and features that the working set lacks."""
         engine = state.engine
-        state.g = problem.design.rmatvec(problem.s * engine.alpha)
+        known = engine.gradient()
+        state.g = problem.design.rmatvec(problem.s * engine.alpha) if known is None else known
         bound = lower_bound(problem, engine.alpha, state.g)
         if bound.value > state.bound.value:
             state.bound = bound
