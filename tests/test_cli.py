@@ -330,6 +330,14 @@ def test_certify_coefficients_of_another_tool(data, capsys):
     assert bound <= best_of_two(lam=0.2) * (1 + 1e-5)
 
 
+def test_certify_exactly(data, capsys):
+    mine = ("certify", data / "mine.csv", data / "numbers.csv", "--lam", "1e-4", "--exact", "--quiet")
+    assert run(*mine) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "within" in text
+    assert "To narrow the gap" not in text
+
+
 def test_certify_says_what_is_better_and_what_is_proved(data, tmp_path, capsys):
     mine = tmp_path / "mine.csv"
     mine.write_text("name,coefficient\nbmi,0.09\ndose,0.5\nintercept,0.01\n")

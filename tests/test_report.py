@@ -534,7 +534,11 @@ def test_findings_about_a_given_model():
     assert "missing column 0 (in every best possible model, but not in yours)" in text
     assert "excluded column 3 (in no best possible model)" in text
     assert "Of the 3 features not in your model 1 is excluded." in text
-    assert "To narrow the gap" in text
+    assert "To narrow the gap: search on with --exact" in text
+    branched = Context(1e-4, 5, fitted=False, exact=True)
+    assert "To narrow the gap: fit with a larger ridge" in " ".join(
+        certificate_in_words(MODELS["regression"], branched, [Finding(none, none)]).split()
+    )
     better = make_equation(indices=(0, 1), values=(7.0, 8.0), figures=Figures(0.8, 0.75, True, Status.STALLED))
     text = words(none, none, better)
     assert "A better model was found: objective 0.8, 20% lower new column 0 (not in your model)" in text

@@ -288,6 +288,14 @@ def test_certify_hands_over_a_better_model() -> None:
     assert "better model" not in str(optimal)
 
 
+def test_certify_exactly_closes_a_gap_that_the_relaxation_leaves() -> None:
+    problem = Problem(*small_data(Logistic()), Logistic(), 2, 1e-3, fit_intercept=True)
+    best, _, _ = restricted_optima(problem)
+    open_gap, closed = (certify(problem, support=[1, 4], exact=exact) for exact in (False, True))
+    assert open_gap.lower_bound < best * (1 - 1e-3)
+    assert best * (1 - 1e-4) <= closed.lower_bound <= best * (1 + 1e-9)
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     ({}, "one of w and support must be given$"),
     ({"w": np.zeros(7), "support": [1]}, "one of w and support must be given, not both"),

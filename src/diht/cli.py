@@ -208,7 +208,7 @@ def _add_fit(parser: _Arguments) -> None:
     solve = parser.add_argument_group("solve")
     names = ["auto", *SOLVERS]
     solve.add_argument("--solver", choices=names, default="auto", metavar="NAME", help=", ".join(names))
-    solve.add_argument("--exact", action="store_true", help="branch and bound to the optimum: may take long")
+    _add_exact(solve)
     solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
     _add_limits(solve)
     solve.add_argument(
@@ -238,6 +238,7 @@ def _add_certify(parser: _Arguments) -> None:
     problem.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge")
     _add_loss(problem, "loss that the model should minimise")
     solve = parser.add_argument_group("solve")
+    _add_exact(solve)
     _add_limits(solve)
     _add_quiet(solve)
 
@@ -248,6 +249,10 @@ def _add_standardize(group: _Arguments, summary: str) -> None:
 
 def _add_loss(group: _Arguments, summary: str) -> None:
     group.add_argument("--loss", choices=list(LOSSES), metavar="NAME", help=summary)
+
+
+def _add_exact(group: _Arguments) -> None:
+    group.add_argument("--exact", action="store_true", help="branch and bound to the optimum: may take long")
 
 
 def _add_limits(group: _Arguments) -> None:

@@ -382,6 +382,7 @@ def certify(
     time_limit: float | None = None,
     *,
     support: ArrayLike | None = None,
+    exact: bool = False,
 ) -> Certificate:
     """Bound how far a model, whoever found it, is from the best that the constraint allows.
 
@@ -400,6 +401,8 @@ def certify(
         As in `solve`.
     support : array of int, or of bool of shape (d,), optional
         The features of the model, in place of `w`: the best coefficients for them are computed.
+    exact : bool
+        Whether branch and bound goes on where the relaxation leaves a gap, until it is closed or `time_limit` ends it.
 
     Returns
     -------
@@ -411,7 +414,8 @@ def certify(
     if alpha is not None:
         dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
         return _certificate(problem, model, problem.intercept_of(model, b), lower_bound(problem, dual_point))
-    result = solve(problem, start=Start(model, b), tol=tol, time_limit=time_limit)
+    solver = "branch" if exact else "auto"
+    result = solve(problem, solver, start=Start(model, b), tol=tol, time_limit=time_limit)
     return certificate_after(problem, model, b, result)
 
 

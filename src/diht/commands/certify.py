@@ -55,7 +55,7 @@ def certify(arguments: argparse.Namespace) -> None:
     if interrupt.asked:
         print("Stopped by Ctrl-C: this is the best bound found so far.\n")
     model = replace(model, equations=tuple(equations))
-    context = Context(arguments.tol, model.n_features, interrupt.asked, fitted=False)
+    context = Context(arguments.tol, model.n_features, interrupt.asked, fitted=False, exact=arguments.exact)
     print(certificate_in_words(model, context, findings))
 
 
@@ -208,6 +208,7 @@ def _bounds(
         w, b = _model(problem, equation, scale)
         result = solve(
             problem,
+            "branch" if arguments.exact else "auto",
             start=Start(w, b),
             tol=arguments.tol,
             time_limit=limit,

@@ -49,7 +49,12 @@ def fit(arguments: argparse.Namespace) -> None:
     model = SavedModel.of(estimator, table)
     results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
     effects = _effects(model, results)
-    context = Context(arguments.tol, _varying_columns(model, table), interrupt.asked)
+    context = Context(
+        arguments.tol,
+        _varying_columns(model, table),
+        interrupt.asked,
+        exact=arguments.exact or arguments.solver == "branch",
+    )
     print(fit_report(model, effects, context), end="\n\n")
     print(_closing(results), flush=True)
     print(f"Written: {', '.join(_write_report(arguments.out, model, results, effects))}")

@@ -49,12 +49,15 @@ class Context:
         Whether Ctrl-C ended the solve.
     fitted : bool
         Whether the model was fitted just now, rather than given.
+    exact : bool
+        Whether branch and bound was at work.
     """
 
     tol: float
     n_varying: int
     interrupted: bool = False
     fitted: bool = True
+    exact: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +287,7 @@ def _advice(model: SavedModel, context: Context) -> str:
             "That is a wide gap: the model may well be the best one all the same, but this has not been proved."
         )
     sentences.append(f"The solve ended because {_reason(figures.status)}.")
-    sentences.append(f"To narrow the gap: {_remedies(model, figures.status)}.")
+    sentences.append(f"To narrow the gap: {_remedies(model, figures.status, context.exact)}.")
     if context.fitted:
         sentences.append(f"To accept it: --tol {_round_up(gap):g}.")
     return " ".join(sentences)
@@ -296,7 +299,7 @@ def _reason(status: Status) -> str:
     )
 
 
-def _remedies(model: SavedModel, status: Status) -> str:
+def _remedies(model: SavedModel, status: Status, exact: bool) -> str:
     ridge = f"fit with a larger ridge (--lam {10 * model.lam:g}), for which the bound is tighter"
     if status is Status.TIME_LIMIT:
         return f"give more time (--time-limit), or {ridge}"
@@ -304,7 +307,7 @@ def _remedies(model: SavedModel, status: Status) -> str:
         return f"allow more iterations (--max-iter), or {ridge}"
     if status is Status.STOPPED:
         return f"let it run longer, or {ridge}"
-    return ridge
+    return ridge if exact else f"search on with --exact (and a --time-limit, for it may take long), or {ridge}"
 
 
 def _round_up(gap: float) -> float:
