@@ -1,0 +1,299 @@
+"""The results as one HTML file that needs nothing else: each figure beside the paper's claim and what became of it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from diht.datasets import atomic_write
+from diht.experiments.charts import METHODS, STYLE, charts_of
+from diht.experiments.claims import (
+    FIGURES,
+    HOLDS,
+    IN_PART,
+    NOT,
+    NOT_RUN,
+    RULES,
+    Claim,
+    Spread,
+    by,
+    chosen,
+    judge,
+    number,
+    parts_of,
+    speedups,
+)
+from diht.experiments.table import Row
+
+__all__ = ["page", "write_page"]
+
+_BADGES = {HOLDS: ("yes", "✓"), IN_PART: ("part", "◐"), NOT: ("no", "✗"), NOT_RUN: ("none", "–")}
+_MAX_LINES = 14  # of a table of medians: of more, some are left out evenly
+
+_CSS = """
+:root{color-scheme:light dark;--paper:#fff;--card:#f6f8fa;--ink:#1b1f24;--faint:#57606a;--edge:#d8dee4;
+--yes:#116329;--part:#7a4e00;--no:#a40e26;--none:#57606a;--link:#0550ae}
+@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--card:#161b22;--ink:#e6edf3;--faint:#9aa4af;--edge:#343d47;
+--yes:#56d364;--part:#e3b341;--no:#ff7b72;--none:#9aa4af;--link:#79c0ff}}
+*{box-sizing:border-box}
+body{margin:0 auto;padding:0 16px 48px;max-width:1200px;background:var(--paper);color:var(--ink);
+font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;overflow-wrap:break-word}
+h1{font-size:1.7rem;line-height:1.2;margin:32px 0 8px}
+h2{font-size:1.3rem;line-height:1.25;margin:48px 0 8px;padding-top:8px}
+h2 .no{color:var(--faint);font-weight:400}
+h3{font-size:1rem;margin:0 0 4px}
+p{margin:0 0 8px}a{color:var(--link)}
+.faint{color:var(--faint)}
+.notice{border:1px solid var(--part);border-radius:8px;padding:8px 12px;margin:16px 0}
+.card{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:16px;margin:16px 0;display:grid;
+gap:16px 28px;grid-template-columns:minmax(0,1fr)}
+.charts{display:grid;gap:16px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));
+align-items:start;align-content:start}
+.charts .chart{max-width:480px}
+.claim+.claim{margin-top:14px;padding-top:14px;border-top:1px solid var(--edge)}
+dl{margin:6px 0 0;display:grid;grid-template-columns:5.4em minmax(0,1fr);gap:4px 8px}
+dt{color:var(--faint)}dd{margin:0}
+.head{display:flex;flex-wrap:wrap;gap:4px 10px;align-items:baseline}
+.badge{display:inline-block;border:1.5px solid currentColor;border-radius:99px;padding:0 10px;font-size:.82rem;font-weight:600;
+line-height:1.6;white-space:nowrap}
+.yes{color:var(--yes)}.part{color:var(--part)}.no-badge{color:var(--no)}.none{color:var(--none)}
+.scroll{overflow-x:auto;max-width:100%}
+table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;margin:8px 0}
+th,td{padding:3px 12px 3px 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--edge)}
+th:first-child,td:first-child{text-align:left}
+caption{text-align:left;color:var(--faint);padding-bottom:2px}
+.summary{width:100%;max-width:760px}
+.summary td,.summary th{text-align:left;white-space:normal;vertical-align:top;padding:5px 10px 5px 0}
+.summary th{padding-top:14px}.summary td:last-child{text-align:right;padding-right:0}
+.tally{display:flex;flex-wrap:wrap;gap:8px;margin:16px 0 0}
+.about th{font-weight:400;color:var(--faint);vertical-align:top}.about td{white-space:normal;text-align:left}
+details{min-width:0}summary{cursor:pointer;color:var(--link)}
+ul{padding-left:20px}li{margin:4px 0}
+@media (min-width:1000px){.card{grid-template-columns:minmax(0,2fr) minmax(280px,1fr)}.card>details{grid-column:1/-1}}
+"""
+
+
+def write_page(rows: Iterable[Row], path: str | os.PathLike[str]) -> None:
+    """Write the page of these rows; figures without rows say so. The file is there whole or as it was."""
+    text = page(rows)
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def page(rows: Iterable[Row]) -> str:
+    """Return the text of the page."""
+    rows = list(rows)
+    claims = judge(rows)
+    sections = "".join(_section(figure, claims, chosen(rows, figure=figure)) for figure in FIGURES)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>Dual iterative hard thresholding, redone</title>\n<style>{_CSS}{STYLE}</style></head>\n<body>"
+        f"<header>{_head(rows, claims)}</header>\n<main>{sections}</main>\n<footer>{_foot(rows)}</footer></body></html>\n"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------- parts
+
+
+def _head(rows: Sequence[Row], claims: Sequence[Claim]) -> str:
+    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in _BADGES}
+    tally = "".join(_badge(verdict, count) for verdict, count in counts.items() if count)
+    return (
+        "<h1>Dual iterative hard thresholding: the paper’s figures, redone</h1>"
+        "<p>Liu, Yuan, Wang, Liu and Metaxas, <cite>Dual Iterative Hard Thresholding: From Non-convex Sparse Minimization to "
+        "Non-smooth Concave Maximization</cite>. Each chart is drawn and each verdict computed from one table of measurements.</p>"
+        f'{_notices(rows)}<p class="tally"><b>{len(claims)} claims</b> {tally}</p>{_summary(claims)}'
+    )
+
+
+def _summary(claims: Sequence[Claim]) -> str:
+    """One line a claim, under its figure."""
+    bodies = []
+    for figure, title in FIGURES.items():
+        lines = "".join(
+            f'<tr><td><a href="#{_anchor(figure, claim.part)}">{_text(claim.title)}</a></td><td>{_badge(claim.verdict)}</td></tr>'
+            for claim in claims
+            if claim.figure == figure
+        )
+        heading = f"{_number(figure)}. {_text(title)}"
+        bodies.append(f'<tbody><tr><th colspan="2" scope="rowgroup">{heading}</th></tr>{lines}</tbody>')
+    return f'<table class="summary">{"".join(bodies)}</table>'
+
+
+def _text(words: str) -> str:
+    """Escape, and keep "N = 40" on one line."""
+    return escape(words).replace(" = ", "\u00a0=\u00a0")
+
+
+def _notices(rows: Sequence[Row]) -> str:
+    notices = []
+    if "quick" in {row.mode for row in rows}:
+        notices.append(
+            "This is a <b>quick run</b>: the same experiments in miniature. Its verdicts are of the miniature; those of the "
+            "paper’s sizes need <code>diht reproduce --full</code>."
+        )
+    if any("stand-in" in row.data for row in rows):
+        notices.append(
+            "A data set named <b>stand-in</b> is generated: it has the shape of the real one, which was not at hand, and shows "
+            "times and gaps of problems of that size. It says nothing about the real data."
+        )
+    return "".join(f'<p class="notice">{notice}</p>' for notice in notices)
+
+
+def _section(figure: str, claims: Sequence[Claim], rows: Sequence[Row]) -> str:
+    cards = "".join(
+        _card(figure, part, [claim for claim in claims if (claim.figure, claim.part) == (figure, part)], of_part)
+        for part, of_part in parts_of(rows)
+    )
+    heading = f'<span class="no">{_number(figure)}</span> {escape(FIGURES[figure])}'
+    return f'<section id="{figure}"><h2>{heading}</h2>{cards}</section>\n'
+
+
+def _card(figure: str, part: tuple[Any, ...], claims: Sequence[Claim], rows: Sequence[Row]) -> str:
+    name = _anchor(figure, part)
+    drawn = "".join(chart.svg(f"{name}-{i}") for i, chart in enumerate(charts_of(figure, rows)))
+    charts = drawn or '<p class="faint">Not run: there are no measurements to draw.</p>'
+    tables = _tables(figure, rows)
+    shown = f"<details><summary>Table</summary>{tables}</details>" if tables else ""
+    anchor = f' id="{name}"' if part else ""
+    said = "".join(_claim(claim) for claim in claims)
+    return f'<article class="card"{anchor}><div class="charts">{charts}</div><div>{said}</div>{shown}</article>'
+
+
+def _claim(claim: Claim) -> str:
+    measured = _text(claim.measured) or '<span class="faint">Not run.</span>'
+    return (
+        f'<div class="claim"><div class="head"><h3>{_text(claim.title)}</h3>{_badge(claim.verdict)}</div>'
+        f"<dl><dt>Claim</dt><dd>{_text(claim.paper)}</dd><dt>Measured</dt><dd>{measured}</dd></dl></div>"
+    )
+
+
+def _badge(verdict: str, count: int = 0) -> str:
+    kind, sign = _BADGES[verdict]
+    return f'<span class="badge {"no-badge" if kind == "no" else kind}">{sign} {verdict}{f": {count}" if count else ""}</span>'
+
+
+def _number(figure: str) -> str:
+    return figure.replace("fig", "Figure ") if figure.startswith("fig") else figure.capitalize()
+
+
+def _anchor(figure: str, part: tuple[Any, ...]) -> str:
+    words = "-".join([figure, *(str(cell) for cell in part)])
+    return "".join(letter if letter.isalnum() else "-" for letter in words)
+
+
+# --------------------------------------------------------------------------------------------------------- tables
+
+_TABLES = {
+    "fig1": (
+        "n",
+        {"estimation_error": "error of the coefficients, median", "recovered": "support found, % of the copies"},
+    ),
+    "fig2": ("k", {"seconds": "seconds to IHT's objective, median", "passes": "passes, median"}),
+    "fig3": ("epoch", {"relative_gap": "gap / objective, median", "seconds": "seconds, median"}),
+    "theory": ("epoch", {"dual_error": "squared distance to the dual optimum", "gap": "gap"}),
+}
+_TABLES |= {"fig4": _TABLES["fig2"], "fig5": _TABLES["fig3"]}
+
+
+def _tables(figure: str, rows: Sequence[Row]) -> str:
+    x, measures = _TABLES[figure]
+    parts = [
+        _medians(of_d, measure, x, f"{said}{f', d = {d:,}' if figure == 'fig1' else ''}")
+        for d, of_d in by(rows, "d").items()
+        for measure, said in measures.items()
+    ]
+    if figure in ("fig2", "fig4"):
+        parts.append(_ratios(rows))
+    return "".join(parts)
+
+
+def _medians(rows: Sequence[Row], measure: str, x: str, caption: str) -> str:
+    """One line an x, one column a method (and its bound, where there is one)."""
+    columns: dict[str, dict[float, str]] = {}
+    for name in METHODS:
+        for kind, heading in ((measure, name), (f"{measure}_bound", f"{name}'s bound")):
+            own = [row for row in chosen(rows, method=name, measure=kind) if getattr(row, x) is not None]
+            if own:
+                columns[heading] = {at: _cell(group) for at, group in by(own, x).items()}
+    places = sorted({at for column in columns.values() for at in column})
+    if not places:
+        return ""
+    kept = sorted({round(i) for i in np.linspace(0, len(places) - 1, min(len(places), _MAX_LINES))})
+    lines = [[number(places[i]), *(column.get(places[i], "") for column in columns.values())] for i in kept]
+    return _table(caption, [{"n": "N", "epoch": "t" if "_error" in measure else "epoch"}.get(x, x), *columns], lines)
+
+
+def _cell(rows: Sequence[Row]) -> str:
+    values = [row.value for row in rows]
+    if rows[0].measure == "recovered" and rows[0].figure == "fig1":
+        return number(100 * float(np.mean(values)))
+    middle = float(np.percentile(values, 50, method="lower"))
+    return "never" if math.isinf(middle) else number(middle)
+
+
+def _ratios(rows: Sequence[Row]) -> str:
+    """How many times less each method needs than each primal one."""
+    spreads: dict[str, dict[tuple[str, str], Spread]] = {
+        measure: speedups(rows, measure) for measure in ("seconds", "passes")
+    }
+    pairs = list(spreads["seconds"])
+    lines = [
+        [method, "the fastest" if other == "fastest" else other]
+        + [str(spreads[measure][method, other]) if (method, other) in spreads[measure] else "" for measure in spreads]
+        for method, other in pairs
+    ]
+    caption = "how many times less than a primal method: median (least to greatest) over k and repeats"
+    return _table(caption, ["", "against", "seconds", "passes"], lines) if lines else ""
+
+
+def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
+    return (
+        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------------- foot
+
+
+def _foot(rows: Sequence[Row]) -> str:
+    rules = "".join(f"<li>{escape(rule)}</li>" for rule in RULES)
+    return f"<h2>How the verdicts come about</h2><ul>{rules}</ul><h2>What measured this, and when</h2>{_about(rows)}"
+
+
+def _about(rows: Sequence[Row]) -> str:
+    seeds = [
+        f"{figure}: {_range([row.seed for row in own if row.seed is not None])}"
+        for figure, own in by(rows, "figure").items()
+    ]
+    facts = {
+        "measurements": f"{len(rows):,}",
+        "run": _values(rows, "mode"),
+        "diht": _values(rows, "version"),
+        "Python": _values(rows, "python"),
+        "numpy": _values(rows, "numpy"),
+        "machine": _values(rows, "machine"),
+        "date": _values(rows, "date"),
+        "seeds": "; ".join(seeds) or "none",
+    }
+    lines = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(said)}</td></tr>' for name, said in facts.items()
+    )
+    return f'<div class="scroll"><table class="about">{lines}</table></div>'
+
+
+def _values(rows: Sequence[Row], name: str) -> str:
+    return ", ".join(sorted({str(getattr(row, name)) for row in rows} - {""})) or "none"
+
+
+def _range(seeds: Sequence[int]) -> str:
+    return f"{min(seeds)} to {max(seeds)}" if seeds else "none"
