@@ -203,12 +203,13 @@ class _Loop:
             method.advance(problem, state)
             t += 1
             ending, finished = self.out_of_patience(), method.finished(state)
-            if t >= look or t >= max_iter or ending or finished:
+            at_limit = t >= max_iter or method.at_limit(state)
+            if t >= look or at_limit or ending or finished:
                 status = self.evaluate(t, method.observe(problem, state))
                 look = self.next_look(t, epoch)
             if status is None:
                 stuck = self.since_progress >= _FEW and t - self.progress_at >= method.patience * epoch
-                status = self.ended(t >= max_iter, ending, finished or stuck)
+                status = self.ended(at_limit, ending, finished or stuck)
         return self.result(status, t, state)
 
     def next_look(self, t: int, epoch: int) -> int:
@@ -225,14 +226,14 @@ class _Loop:
         out_of_time = self.limits.time_limit is not None and self.clock.read() > self.limits.time_limit
         return self.interrupted or out_of_time
 
-    def ended(self, at_max_iter: bool, ending: bool, finished: bool) -> Status | None:
+    def ended(self, at_limit: bool, ending: bool, finished: bool) -> Status | None:
         if self.interrupted:
             return Status.STOPPED
         if finished:
             return Status.STALLED
         if ending:
             return Status.TIME_LIMIT
-        return Status.MAX_ITER if at_max_iter else None
+        return Status.MAX_ITER if at_limit else None
 
     def evaluate(self, t: int, point: Point) -> Status | None:
         """Look at an iterate, keep what is best, tell the callback; say whether that ends the solve."""

@@ -38,7 +38,7 @@ class Status(StrEnum):
 _MEANINGS = {
     Status.OPTIMAL: "the gap is within the tolerance",
     Status.STALLED: "the iterates no longer improve",
-    Status.MAX_ITER: "the limit on iterations was reached",
+    Status.MAX_ITER: "a limit on iterations, nodes or memory was reached",
     Status.TIME_LIMIT: "the limit on time was reached",
     Status.STOPPED: "it was asked to stop",
 }

@@ -146,3 +146,7 @@ class Solver(ABC):
     def finished(self, state: Any) -> bool:
         """Tell whether further steps would change nothing."""
         return False
+
+    def at_limit(self, state: Any) -> bool:
+        """Tell whether a limit among the method's own settings was reached."""
+        return False

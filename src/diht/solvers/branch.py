@@ -475,8 +475,12 @@ class BranchAndBound(Solver):
         return point if state.tree is None else replace(point, n_open=len(state.tree.open))
 
     def finished(self, state: _State) -> bool:
-        """Tell whether no node is left, or a limit was reached."""
-        return state.full or (state.tree is not None and not state.tree.open)
+        """Tell whether no node is left."""
+        return state.tree is not None and not state.tree.open
+
+    def at_limit(self, state: _State) -> bool:
+        """Tell whether the limit on nodes or on memory was reached."""
+        return state.full
 
     def pool(self, state: _State) -> Pool:
         """Return the models that came closest to the best."""
