@@ -220,10 +220,10 @@ class _Drawing:
             at, y = 4.0, 49 + 17 * i
             for label in row:
                 series = named[label]
-                key = f'<path class="line" d="M{at:g} {y}h20"{_dashes(series)}/>'
-                key += _mark(series, at + 10, y, _shape(series))
+                key = f'<path class="line" d="M{at:g} {y}h16"{_dashes(series)}/>'
+                key += _mark(series, at + 8, y, _shape(series))
                 parts.append(f'<g class="{_css(series)}">{key}</g>')
-                parts.append(f'<text class="small" x="{at + 25:g}" y="{y + 4}">{escape(label)}</text>')
+                parts.append(f'<text class="small" x="{at + 20:g}" y="{y + 4}">{escape(label)}</text>')
                 at += _legend_width(label)
         return "".join(parts)
 
@@ -336,7 +336,7 @@ def _thinned(x: Sequence[float], axis: _Axis) -> list[int]:
 
 
 def _tick(value: float) -> str:
-    if value and (abs(value) < 1e-3 or abs(value) >= 1e6):
+    if value and (abs(value) <= 1e-3 or abs(value) >= 1e6):
         mantissa, exponent = f"{value:.0e}".split("e")
         power = f"10{str(int(exponent)).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
         return power if mantissa == "1" else f"{mantissa}·{power}"
@@ -354,7 +354,7 @@ def _apart(ticks: Sequence[float], axis: _Axis) -> list[float]:
 
 
 def _legend_width(label: str) -> float:
-    return 34 + 6.6 * len(label)
+    return 29 + 6.4 * len(label)
 
 
 def _legend_rows(labels: Sequence[str]) -> list[list[str]]:
@@ -490,7 +490,7 @@ def _against_clock(rows: Sequence[Row], gaps: Sequence[Series]) -> list[Series]:
 
 def _theory_charts(rows: Sequence[Row]) -> list[Chart]:
     row = rows[0]
-    title = f"{_part_title(rows)}, N = {row.n}, d = {row.d}, k = {row.k}"
+    iterations = f"iteration t (N = {row.n}, d = {row.d}, k = {row.k})"
     words = {"dual_error": "squared distance to the dual optimum", "gap": "primal-dual gap"}
     said = {"t0_measured": "support found", "t0": "t₀"}
     rules = [(found[0].value, word) for name, word in said.items() if (found := chosen(rows, measure=name))]
@@ -502,7 +502,9 @@ def _theory_charts(rows: Sequence[Row]) -> list[Chart]:
             Series(bound.method, bound.x, bound.y, bound=True)
             for bound in _summarised(rows, f"{measure}_bound", "epoch", _mean)
         ]
-        charts.append(Chart(title, meaning, "iteration t", [*curves, *bounds], x_log=True, y_log=True, rules=rules))
+        charts.append(
+            Chart(_part_title(rows), meaning, iterations, [*curves, *bounds], x_log=True, y_log=True, rules=rules)
+        )
     return charts
 
 

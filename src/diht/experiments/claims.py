@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ RULES = (
     f"Figures 2 and 4: “much less time” means in every run less than the fastest of the primal methods, and at the median "
     f"{MUCH:g} times less.",
     f"Figures 3 and 5: a gap is zero where it is below {CLOSED:g} of the objective; one curve falls faster than another where it "
-    f"is lower at nine of ten epochs at which they differ by more than {TIE:g}.",
+    f"is lower at nine of ten epochs at which they differ by more than {TIE:g} of their value.",
     "Otherwise a claim holds in part where it is true of at least half of what was compared. A theorem holds or does not.",
 )
 
@@ -117,15 +118,17 @@ def judge(rows: Iterable[Row]) -> list[Claim]:
 
 def chosen(rows: Iterable[Row], **cells: Any) -> list[Row]:
     """Return the rows with these cells."""
-    return [row for row in rows if all(getattr(row, name) == value for name, value in cells.items())]
+    cells_of = attrgetter(*cells)
+    wanted = tuple(cells.values()) if len(cells) > 1 else next(iter(cells.values()))
+    return [row for row in rows if cells_of(row) == wanted]
 
 
 def by(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
     """Group rows by one column or several, in ascending order."""
     groups: dict[Any, list[Row]] = {}
+    key_of = attrgetter(*names)
     for row in rows:
-        key = tuple(getattr(row, name) for name in names)
-        groups.setdefault(key if len(names) > 1 else key[0], []).append(row)
+        groups.setdefault(key_of(row), []).append(row)
     return dict(sorted(groups.items(), key=lambda item: _orderable(item[0])))
 
 

@@ -35,6 +35,14 @@ __all__ = ["page", "write_page"]
 _BADGES = {HOLDS: ("yes", "✓"), IN_PART: ("part", "◐"), NOT: ("no", "✗"), NOT_RUN: ("none", "–")}
 _MAX_LINES = 14  # of a table of medians: of more, some are left out evenly
 
+_NOTES = {
+    "fig1": "Sparse ridge regression; λ chosen for each method on other copies. Shaded: two standard errors on either side.",
+    "fig2": "Step sizes tuned by the objective after equal numbers of passes. Medians; shaded from the least to the greatest.",
+    "fig3": "With the step sizes of figure 2.",
+    "theory": "DIHT with the theorem’s own step, on a problem small enough to know the optimum. Dashed: what the theorem promises.",
+}
+_NOTES |= {"fig4": _NOTES["fig2"], "fig5": "With the step sizes of figure 4."}
+
 _CSS = """
 :root{color-scheme:light dark;--paper:#fff;--card:#f6f8fa;--ink:#1b1f24;--faint:#57606a;--edge:#d8dee4;
 --yes:#116329;--part:#7a4e00;--no:#a40e26;--none:#57606a;--link:#0550ae}
@@ -56,8 +64,8 @@ gap:16px 28px;grid-template-columns:minmax(0,1fr)}
 align-items:start;align-content:start}
 .charts .chart{max-width:480px}
 .claim+.claim{margin-top:14px;padding-top:14px;border-top:1px solid var(--edge)}
-dl{margin:6px 0 0;display:grid;grid-template-columns:5.4em minmax(0,1fr);gap:4px 8px}
-dt{color:var(--faint)}dd{margin:0}
+dl{margin:4px 0 0;font-size:.94rem}
+dt{color:var(--faint);font-size:.8rem;margin-top:4px}dd{margin:0}
 .head{display:flex;flex-wrap:wrap;gap:4px 10px;align-items:baseline}
 .badge{display:inline-block;border:1.5px solid currentColor;border-radius:99px;padding:0 10px;font-size:.82rem;font-weight:600;
 line-height:1.6;white-space:nowrap}
@@ -74,7 +82,9 @@ caption{text-align:left;color:var(--faint);padding-bottom:2px}
 .about th{font-weight:400;color:var(--faint);vertical-align:top}.about td{white-space:normal;text-align:left}
 details{min-width:0}summary{cursor:pointer;color:var(--link)}
 ul{padding-left:20px}li{margin:4px 0}
-@media (min-width:1000px){.card{grid-template-columns:minmax(0,2fr) minmax(280px,1fr)}.card>details{grid-column:1/-1}}
+@media (min-width:1000px){.wide .charts,.wide .claims{grid-template-columns:repeat(2,minmax(0,1fr))}
+.wide .claims{display:grid;gap:16px 24px}.wide .claim+.claim{margin:0;padding:0;border:0}
+.card:not(.wide){grid-template-columns:minmax(0,2fr) minmax(280px,1fr)}.card>details{grid-column:1/-1}}
 """
 
 
@@ -152,7 +162,7 @@ def _section(figure: str, claims: Sequence[Claim], rows: Sequence[Row]) -> str:
         for part, of_part in parts_of(rows)
     )
     heading = f'<span class="no">{_number(figure)}</span> {escape(FIGURES[figure])}'
-    return f'<section id="{figure}"><h2>{heading}</h2>{cards}</section>\n'
+    return f'<section id="{figure}"><h2>{heading}</h2><p class="faint">{_NOTES[figure]}</p>{cards}</section>\n'
 
 
 def _card(figure: str, part: tuple[Any, ...], claims: Sequence[Claim], rows: Sequence[Row]) -> str:
@@ -162,8 +172,12 @@ def _card(figure: str, part: tuple[Any, ...], claims: Sequence[Claim], rows: Seq
     tables = _tables(figure, rows)
     shown = f"<details><summary>Table</summary>{tables}</details>" if tables else ""
     anchor = f' id="{name}"' if part else ""
+    wide = " wide" if len(claims) > 1 and figure != "fig1" else ""  # as many claims as charts: below, not beside them
     said = "".join(_claim(claim) for claim in claims)
-    return f'<article class="card"{anchor}><div class="charts">{charts}</div><div>{said}</div>{shown}</article>'
+    return (
+        f'<article class="card{wide}"{anchor}><div class="charts">{charts}</div><div class="claims">{said}</div>{shown}'
+        "</article>"
+    )
 
 
 def _claim(claim: Claim) -> str:
@@ -296,4 +310,5 @@ def _values(rows: Sequence[Row], name: str) -> str:
 
 
 def _range(seeds: Sequence[int]) -> str:
-    return f"{min(seeds)} to {max(seeds)}" if seeds else "none"
+    low, high = min(seeds, default=None), max(seeds, default=None)
+    return "none" if low is None else f"{low} to {high}" if low != high else f"{low}"
