@@ -13,7 +13,7 @@ from diht import Problem
 from diht.constraint import Cardinality
 from diht.duality import primal
 from diht.losses import Loss, Squared
-from diht.solvers import swaps
+from diht.solvers import exchange, swaps
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 from diht.solvers.swaps import swap_search
@@ -266,6 +266,6 @@ def test_rows_of_the_hessian_that_no_longer_fit_are_computed_again(monkeypatch: 
     before = problem.design.passes
     swap_search(problem, NOTHING, kicks=10)
     middle = problem.design.passes
-    monkeypatch.setattr(swaps, "_MOST_KEPT", 60 * 24)
+    monkeypatch.setattr(exchange, "_MOST_KEPT", 60 * 24)
     np.testing.assert_allclose(swap_search(problem, NOTHING, kicks=10)[0], expected, rtol=1e-8)
     assert problem.design.passes - middle > middle - before > 12
