@@ -18,8 +18,8 @@ from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
 from diht.selection import top_k
-from diht.solvers.pool import Pool
 from diht.solvers.exchange import Hessian, Quadratic
+from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 
 __all__ = ["swap_search"]
