@@ -4,15 +4,16 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from browser import CHROMIUM, Browser
 from diht.experiments.charts import METHODS, Chart, Series, charts_of, sheet
-from diht.experiments.claims import FIGURES, HOLDS, IN_PART, NOT, NOT_RUN, judge, number, parts_of, speedups
+from diht.experiments.claims import FIGURES, HOLDS, IN_PART, NOT, NOT_RUN, chosen, judge, number, parts_of, speedups
 from diht.experiments.page import page, write_page
-from diht.experiments.table import Row
+from diht.experiments.table import FILE, Row, read_rows
 
 WHERE = {
     "mode": "full", "version": "0.1.0", "python": "3.11.7", "numpy": "2.4.6", "machine": "x86_64, 2 cores", "date": "2026-11-15",
@@ -355,6 +356,20 @@ def test_every_chart_says_what_it_is():
                 assert root.find(f"{SVG}desc").text
                 assert ("stand-in" in chart.title) == ("stand-in" in part[0].data)
                 assert {series.method for series in chart.series} <= METHODS.keys()
+
+
+def test_committed_results_are_those_of_the_committed_table():
+    """What docs/reproduction.md says is what its table says."""
+    docs = Path(__file__).parents[1] / "docs"
+    rows = read_rows(docs / "reproduction" / FILE)
+    if not rows:
+        pytest.skip("no results are committed")
+    text = (docs / "reproduction.md").read_text(encoding="utf-8")
+    for claim in judge(rows):
+        assert f"- {claim.title}: **{claim.verdict}**. {claim.measured}".rstrip() in text
+    for figure in {row.figure for row in rows}:
+        charts = [chart for _, part in parts_of(chosen(rows, figure=figure)) for chart in charts_of(figure, part)]
+        assert (docs / "reproduction" / f"{figure}.svg").read_text(encoding="utf-8") == sheet(charts)
 
 
 def test_sheet_is_one_svg_with_all_charts():

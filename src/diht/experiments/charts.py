@@ -46,8 +46,11 @@ STRIP = 22  # above the plot, for what was never reached
 
 def _colours(side: int) -> str:
     methods = "".join(f".m-{name.lower()}{{color:{colours[side]}}}" for name, colours in METHODS.items())
-    ink, faint, grid = (("#1b1f24", "#57606a", "#d8dee4"), ("#e6edf3", "#9aa4af", "#343d47"))[side]
-    return f".chart{{color:{ink}}}.faint{{color:{faint}}}.grid{{color:{grid}}}{methods}"
+    paper, ink, faint, grid = (
+        ("#ffffff", "#1b1f24", "#57606a", "#d8dee4"),
+        ("#0d1117", "#e6edf3", "#9aa4af", "#343d47"),
+    )[side]
+    return f".paper{{fill:{paper}}}.chart{{color:{ink}}}.faint{{color:{faint}}}.grid{{color:{grid}}}{methods}"
 
 
 STYLE = (
@@ -381,7 +384,7 @@ def sheet(charts: Sequence[Chart], columns: int = 2) -> str:
     fixed = STYLE.replace(".chart{display:block;width:100%;height:auto}", "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {sum(heights)}" width="{width}" height="{sum(heights)}">'
-        f"<style>{fixed}</style>\n{''.join(parts)}</svg>\n"
+        f'<style>{fixed}</style><rect class="paper" width="100%" height="100%"/>\n{"".join(parts)}</svg>\n'
     )
 
 
