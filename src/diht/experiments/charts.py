@@ -194,7 +194,7 @@ class _Drawing:
         self.rows = _legend_rows([series.label for series in chart.series])
         values = [y for series in chart.series for y in (*series.y, *(series.low or ()), *(series.high or ()))]
         self.strip = STRIP * any(math.isinf(y) for y in values)
-        self.top = 44 + 17 * len(self.rows) + self.strip
+        self.top = 44 + 17 * len(self.rows) + self.strip + 14 * len(chart.rules)
         self.bottom = self.top + PLOT_HEIGHT
         self.height = self.bottom + BOTTOM
         x = [x for series in chart.series for x in series.x] + [at for at, _ in chart.rules if math.isfinite(at)]
@@ -257,9 +257,9 @@ class _Drawing:
     def _rules(self) -> str:
         parts = []
         for i, (at, word) in enumerate(rule for rule in self.chart.rules if math.isfinite(rule[0])):
-            x, y = self.x(at), self.top + 11 + 14 * i
+            x, y = self.x(at), self.top - 4 - 14 * i
             beside = f'x="{x - 4:.1f}" text-anchor="end"' if x > (LEFT + WIDTH) / 2 else f'x="{x + 4:.1f}"'
-            parts.append(f'<path class="rule" stroke-dasharray="2 3" d="M{x:.1f} {self.top}V{self.bottom}"/>')
+            parts.append(f'<path class="rule" stroke-dasharray="2 3" d="M{x:.1f} {y - 8}V{self.bottom}"/>')
             parts.append(f'<text class="small" {beside} y="{y}">{escape(word)}</text>')
         return f'<g class="faint">{"".join(parts)}</g>' if parts else ""
 

@@ -394,7 +394,9 @@ def _judge_time(figure: str, part: tuple[Any, ...], rows: Sequence[Row]) -> list
         return [Claim(figure, title, paper, "", NOT_RUN, part)]
     primal = [name for name in PRIMAL if chosen(rows, method=name, measure="seconds")]
     told = [_times(method, seconds, passes) for method in (*DUAL, "auto") if (method, "fastest") in seconds]
-    sentence = f"Against the fastest of {_listed(primal)}, {'; '.join(told)}{_never(rows)}."
+    clocks = chosen(rows, measure="seconds")
+    sizes = [_count(len(by(clocks, name)), noun) for name, noun in (("k", "value"), ("seed", "repeat"))]
+    sentence = f"Over {sizes[0]} of k and {sizes[1]}, against the fastest of {_listed(primal)}, {'; '.join(told)}{_never(rows)}."
     return [Claim(figure, title, paper, sentence, _time_verdict([s for s in spreads.values() if s]), part)]
 
 
@@ -482,7 +484,7 @@ def _falls_faster(curves: Mapping[str, Mapping[float, float]]) -> tuple[str, str
 def _judge_theory(figure: str, part: tuple[Any, ...], rows: Sequence[Row]) -> list[Claim]:
     name = f"{_name(part)}: " if part else ""
     error = "The squared distance of the dual vector to the optimum is at most c₁ (1 + ln t) / t after t iterations."
-    gap = "Once the support is found the primal-dual gap stays below a bound that falls like √(ln t / t)."
+    gap = "From t₀ on the primal-dual gap stays below a bound that falls like √(ln t / t)."
     support = "From iteration t₀ on, which the theorem gives in closed form, the model has the optimal support."
     return [
         Claim(figure, f"{name}error bound", error, *_below(rows, "dual_error"), part),
