@@ -219,7 +219,7 @@ def _fetch(
         try:
             tables.append(_download(file, store, n_retries, delay))
         except OSError as error:
-            raise OSError(_absent(missing, home, store, str(error))) from None
+            raise OSError(_absent(missing[missing.index(file) :], home, store, str(error))) from None
     X, y = _stacked(tables)
     return (X, y) if return_X_y else Bunch(data=X, target=y, DESCR=_DESCR[name], name=name)
 
