@@ -12,7 +12,7 @@ from html import escape
 
 import numpy as np
 
-from diht.experiments.claims import by, chosen, number
+from diht.experiments.claims import by, chosen, median, number
 from diht.experiments.table import Row
 
 __all__ = ["METHODS", "STYLE", "Chart", "Series", "charts_of", "sheet"]
@@ -433,8 +433,8 @@ def _share(values: list[float]) -> tuple[float, float, float]:
 
 
 def _median(values: list[float]) -> tuple[float, float, float]:
-    """Median, least and greatest; of an even number the lower median, which is a value that was measured."""
-    return float(np.percentile(values, 50, method="lower")), min(values), max(values)
+    """Median, least and greatest."""
+    return median(values), min(values), max(values)
 
 
 def _estimation_charts(rows: Sequence[Row]) -> list[Chart]:

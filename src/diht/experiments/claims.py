@@ -6,6 +6,7 @@ The rules are the same for every figure and are printed on the page (:data:`RULE
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -18,8 +19,8 @@ from scipy import stats
 from diht.experiments.table import Row
 
 __all__ = [
-    "FIGURES", "HOLDS", "IN_PART", "NOT", "NOT_RUN", "RULES", "Claim", "Spread", "by", "chosen", "judge", "number",
-    "parts_of", "speedups",
+    "FIGURES", "HOLDS", "IN_PART", "NOT", "NOT_RUN", "RULES", "Claim", "Spread", "by", "chosen", "judge", "median",
+    "number", "parts_of", "speedups",
 ]  # fmt: skip
 
 HOLDS, IN_PART, NOT, NOT_RUN = "holds", "holds in part", "does not hold", "not run"
@@ -93,8 +94,9 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         """Summarise ratios; one that is no number (never by never) counts as zero."""
         ratios = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=np.inf)
-        middle = float(np.percentile(ratios, 50, method="lower"))  # of an even number the lower: never half of infinity
-        return cls(middle, float(ratios.min()), float(ratios.max()), int((ratios > 1).sum()), len(ratios))
+        return cls(
+            median(ratios.tolist()), float(ratios.min()), float(ratios.max()), int((ratios > 1).sum()), len(ratios)
+        )
 
     def __str__(self) -> str:
         """Median and range."""
@@ -152,6 +154,11 @@ def number(value: float) -> str:
     if value and not 1e-3 <= abs(value) < 1e6:
         return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median; where some values are infinite and two share the middle, the lower of them."""
+    return float(statistics.median(values) if all(map(math.isfinite, values)) else statistics.median_low(values))
 
 
 def _verdict(good: int, total: int) -> str:
@@ -343,14 +350,13 @@ def _where_it_matters(rows: Sequence[Row]) -> Claim:
         return Claim("fig1", title, paper, "", NOT_RUN)
     good = sum(gain > 0 and 0.5 * k <= n <= 1.2 * k for _, n, gain in peaks)
     told = [
-        f"at d = {d} by {number(gain)} at N = {n} = {n / k:.2g} k"
+        f"at d = {d} DIHT's mean error is lowest against the better of IHT and HTP at N = {n} = {n / k:.2g} k, by {number(gain)}"
         if gain > 0
-        else f"at d = {d} nowhere lower than the better of IHT and HTP"
+        else f"at d = {d} DIHT's mean error is nowhere lower than that of the better of IHT and HTP"
         for d, n, gain in peaks
     ]
-    return Claim(
-        "fig1", title, paper, f"DIHT's mean error is lowest against them {_listed(told)}.", _verdict(good, len(peaks))
-    )
+    sentence = f"{_listed(told)}."
+    return Claim("fig1", title, paper, sentence[0].upper() + sentence[1:], _verdict(good, len(peaks)))
 
 
 # -------------------------------------------------------------------------------------------- figures 2 and 4: time
@@ -445,7 +451,7 @@ def _judge_gaps(figure: str, part: tuple[Any, ...], rows: Sequence[Row]) -> list
 def _curve(rows: Sequence[Row], method: str, measure: str) -> dict[float, float]:
     """Median over the repeats at each epoch."""
     own = [row for row in chosen(rows, method=method, measure=measure) if row.epoch is not None]
-    return {epoch: float(np.median([row.value for row in at])) for epoch, at in by(own, "epoch").items()}
+    return {epoch: median([row.value for row in at]) for epoch, at in by(own, "epoch").items()}
 
 
 def _closes(curves: Mapping[str, Mapping[float, float]]) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from diht.experiments.claims import (
     by,
     chosen,
     judge,
+    median,
     number,
     parts_of,
     speedups,
@@ -262,8 +263,7 @@ def _cell(rows: Sequence[Row]) -> str:
     values = [row.value for row in rows]
     if rows[0].measure == "recovered" and rows[0].figure == "fig1":
         return number(100 * float(np.mean(values)))
-    middle = float(np.percentile(values, 50, method="lower"))
-    return "never" if math.isinf(middle) else number(middle)
+    return "never" if math.isinf(median(values)) else number(median(values))
 
 
 def _ratios(rows: Sequence[Row]) -> str:
