@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, takewhile
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -16,9 +16,8 @@ from diht.experiments.runner import Cell
 from diht.experiments.sources import Source
 from diht.experiments.table import Row
 from diht.experiments.timing import GRID, METHODS, step_scale, text_problem
-from diht.loop import solve
 from diht.problem import Problem
-from diht.solvers import Auto, Solver, Start
+from diht.solvers import Auto, Point, Solver, Start
 
 __all__ = ["FULL", "QUICK", "Gaps", "Plan", "cells"]
 
@@ -100,9 +99,8 @@ class Gaps(Cell):
             yield Row(*about, look.epoch, "seconds", look.seconds)
 
     def _looks(self, problem: Problem, step: float | None) -> Iterator[Look]:
-        if step is None:
-            return _auto(problem)
-        return islice(_followed(problem, _with_step(self.method, step)), self.plan.epochs)
+        solver = Auto() if step is None else _with_step(self.method, step)
+        return takewhile(lambda look: look.epoch <= self.plan.epochs, _followed(problem, solver))
 
     def _tuned(self, problem: Problem) -> float:
         scale = step_scale(problem, self.method)
@@ -119,25 +117,29 @@ def _with_step(method: str, step: float) -> Solver:
 
 
 def _followed(problem: Problem, solver: Solver) -> Iterator[Look]:
-    """Yield the gap of the pair (w(alpha), alpha) after each epoch, as long as it is finite; looking is not timed."""
-    clock, epoch = 0.0, 0
-    start = perf_counter()
+    """Yield what each epoch came to, as long as it is finite and the method goes on; looking is neither timed nor counted.
+
+    That is the gap of the pair (w(alpha), alpha). The full solver has a bound of its own, and an epoch of it is some piece of
+    its work: its passes are counted.
+    """
+    clock, epoch, start, before = 0.0, 0.0, perf_counter(), problem.design.passes
     with np.errstate(over="ignore", invalid="ignore"):
         state = solver.init(problem, Start())
-        while True:
+        while not solver.finished(state):
             for _ in range(solver.epoch(state)):
                 solver.advance(problem, state)
-            clock, epoch = clock + perf_counter() - start, epoch + 1
+            clock, passes = clock + perf_counter() - start, problem.design.passes - before
             point = solver.last(problem, state)
-            assert point.alpha is not None
+            epoch += passes if point.bound is not None else 1
             objective = primal(problem, point.w, point.b, point.u)
             if not np.isfinite(objective):
                 return
-            yield Look(epoch, clock, gap(problem, point.w, point.alpha, point.b), objective)
-            start = perf_counter()
+            yield Look(epoch, clock, _gap(problem, point, objective), objective)
+            start, before = perf_counter(), problem.design.passes
 
 
-def _auto(problem: Problem) -> Iterator[Look]:
-    """Yield the gap between the best model and the best bound of the full solver, whenever it looks."""
-    for look in solve(problem, Auto()).trace:
-        yield Look(look.passes, look.seconds, look.gap, look.best_objective)
+def _gap(problem: Problem, point: Point, objective: float) -> float:
+    if point.bound is not None:
+        return max(objective - point.bound.value, 0.0)
+    assert point.alpha is not None
+    return gap(problem, point.w, point.alpha, point.b)

@@ -19,9 +19,7 @@ from diht.duality import primal
 from diht.experiments.runner import Cell
 from diht.experiments.sources import Source
 from diht.experiments.table import Row
-from diht.loop import solve
 from diht.problem import Problem
-from diht.result import Iterate
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Solver, Start
 
 __all__ = ["FULL", "GRID", "QUICK", "Outcome", "Plan", "Timing", "cells", "compare", "step_scale"]
@@ -31,7 +29,7 @@ GRID = tuple(2.0**i for i in range(2, 13))  # times a scale at which every metho
 RELATIVE_CHANGE, MAX_ITERATIONS = 1e-4, 400  # the paper's stopping rule of IHT
 _PATIENCE = 3.0  # times the passes of IHT, after which a method that has not got there never does
 _LEAST_PASSES = 30.0
-_TRIES = 2  # steps, the best first, with which a method may try to get there
+_TRIES = 3  # steps, the best first, with which a method may try to get there
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,12 @@ class Plan:
     few: tuple[int, ...] = (200, 400, 600, 800, 1000)
     lams: tuple[float, ...] = (0.002, 0.0002)
     grid: tuple[float, ...] = GRID
-    tuning_passes: float = 20.0
+    tuning_passes: float = 40.0
     repeats: int = 3
 
 
 FULL = Plan()
-QUICK = Plan(many=(20_000, 100_000), few=(200, 1000), grid=GRID[1::2], tuning_passes=10.0)
+QUICK = Plan(many=(20_000, 100_000), few=(600, 1000), grid=GRID[1::2], tuning_passes=20.0)
 
 
 def cells(figure: str, sources: Sequence[Source], plan: Plan = FULL) -> list[Cell]:
@@ -120,18 +118,24 @@ def compare(problem: Problem, plan: Plan = FULL) -> list[Outcome]:
     """Return the outcomes of all methods on a problem."""
     rankings = {name: _ranked(problem, solver, name, plan) for name, solver in METHODS.items()}
     iht, target, passes = _iht_target(problem, rankings["IHT"])
-    rankings["IHT"] = [iht]
+    rankings |= {"IHT": [iht], "auto": [Auto()]}
     limit = max(_PATIENCE * passes, _LEAST_PASSES)
     counted = {name: _counted(problem, ranking, target, limit) for name, ranking in rankings.items()}
-    clocks: dict[str, list[float]] = {name: [] for name in METHODS}
+    clocks: dict[str, list[float]] = {name: [] for name in counted}
     for _ in range(plan.repeats):  # in turn, so that what else the machine does hits all of them
         for name, run in counted.items():
             clocks[name].append(_timed(problem, run) if run.reached else inf)
-    outcomes = [
-        Outcome(name, run.solver.step, target, run.objective, run.passes if run.reached else inf, tuple(clocks[name]))
+    return [
+        Outcome(
+            name,
+            getattr(run.solver, "step", None),
+            target,
+            run.objective,
+            run.passes if run.reached else inf,
+            tuple(clocks[name]),
+        )
         for name, run in counted.items()
     ]
-    return [*outcomes, _auto(problem, target, plan.repeats)]
 
 
 # ------------------------------------------------------------------------------------------------------- one method
@@ -161,17 +165,20 @@ def _run(problem: Problem, solver: Solver, each_step: bool = False) -> Iterator[
 
 
 def _ranked(problem: Problem, solver: Any, name: str, plan: Plan) -> list[Any]:
-    """Return the solver with each step of the grid, in the order of the least objective within the passes to tune with."""
+    """Return the solver with each step of the grid, in the order of the objective after the passes to tune with.
+
+    Of steps that are level the longest comes first: HTP may have made only one step in so many passes, whose support is the
+    same for all of them.
+    """
     scale = step_scale(problem, name)
     ranking = []
     for factor in plan.grid:
-        candidate, least = replace(solver, step=factor * scale), inf
+        candidate, objective = replace(solver, step=factor * scale), inf
         for passes, objective in _run(problem, candidate):
-            least = min(least, objective)
             if passes >= plan.tuning_passes or objective == inf:
                 break
-        ranking.append((least, candidate))
-    return [candidate for _, candidate in sorted(ranking, key=lambda pair: pair[0])]
+        ranking.append((objective, -factor, candidate))
+    return [candidate for *_, candidate in sorted(ranking, key=lambda entry: entry[:2])]
 
 
 def _iht_target(problem: Problem, ranking: Sequence[Any]) -> tuple[Any, float, float]:
@@ -230,18 +237,3 @@ def _timed(problem: Problem, run: _Counted) -> float:
     for _ in range(run.steps):
         run.solver.advance(problem, state)
     return perf_counter() - start
-
-
-def _auto(problem: Problem, target: float, repeats: int) -> Outcome:
-    """Time the full solver until its best model is as good as the target."""
-    ends = [_last_look(problem, target) for _ in range(repeats)]
-    last = ends[-1]
-    seconds = tuple(end.seconds if end.best_objective <= target else inf for end in ends)
-    passes = last.passes if last.best_objective <= target else inf
-    return Outcome("auto", None, target, last.best_objective, passes, seconds)
-
-
-def _last_look(problem: Problem, target: float) -> Iterate:
-    """Return what the full solver had when it was told to stop, or when it had nothing more to do."""
-    result = solve(problem, Auto(), tol=0.0, callback=lambda iterate: iterate.best_objective <= target)
-    return result.trace[-1]
