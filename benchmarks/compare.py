@@ -2,13 +2,14 @@
 
 Runs the benchopt benchmark in `comparison` and writes what came out, `peers.md` with `figures/peers.svg`, to the folder --out.
 Real data come from the folder that DIHT_DATA names, other packages from the interpreter that DIHT_PEERS names (this one without
-it); what is absent is left out. --results FILE writes the page of an earlier run.
+it); what is absent is left out. --results FILE ... writes the page of earlier runs.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE / "comparison"))
+sys.path.insert(0, str(Path(__file__).parent / "comparison"))  # which knows the way to this folder, too
 
 import pandas as pd
 from benchmark_utils.judge import SAME
@@ -26,8 +25,9 @@ from benchmark_utils.judge import SAME
 from diht.datasets import atomic_write
 from diht.experiments.charts import METHODS, Chart, Series, sheet
 from measure import machine
-from peers import LEEWAY, MEMORY, PEERS
+from peers import LEEWAY, MEMORY, ONE_THREAD, PEERS
 
+COMPARISON = Path(__file__).resolve().parent / "comparison"
 OURS = {
     "auto": "auto",
     "diht": "DIHT",
@@ -47,8 +47,8 @@ INTRO = """\
 objective after the same accurate refit on the support that it found, so that nobody wins or loses by a tolerance. "Above the best"
 is the relative distance to the best objective that any solver found; {same:g} or less counts as the same.
 
-- One thread each, {limit} seconds for a solver on an instance. A package starts no new setting after that, is killed after {leeway:g}
-  times that, and may take {memory:.0f} GiB of memory.
+- One thread each; all seconds are those of the processor. A solver has {limit} of them for an instance: a package starts no new
+  setting after that, is killed after {leeway:g} times that, and may take {memory:.0f} GiB of memory.
 - Other packages get the ridge as exactly as they can take it and several settings each (`benchmarks/peers.py`). The best support
   counts, with the seconds of the setting that found it alone, without imports, reading of data and, for those that compile once,
   compiling. skscope compiles for every problem: that is part of its time. Packages that penalise features instead of counting
@@ -65,11 +65,11 @@ Measured on {machine}.
 
 def run(quick: bool) -> Path:
     """Run the benchmark and return the file of its results."""
-    outputs = HERE / "comparison" / "outputs"
+    outputs = COMPARISON / "outputs"
     before = set(outputs.glob("*.parquet"))
-    config = HERE / "comparison" / ("quick.yml" if quick else "full.yml")
-    command = [sys.executable, "-m", "benchopt", "run", str(HERE / "comparison"), "-l", "--no-display", "--no-cache"]
-    subprocess.run([*command, "--config", str(config)], check=True)
+    config = COMPARISON / ("quick.yml" if quick else "full.yml")
+    command = [sys.executable, "-m", "benchopt", "run", str(COMPARISON), "-l", "--no-display", "--no-cache"]
+    subprocess.run([*command, "--config", str(config)], check=True, env={**os.environ, **ONE_THREAD})
     return max(set(outputs.glob("*.parquet")) - before, key=lambda path: path.stat().st_mtime)
 
 
@@ -151,7 +151,7 @@ def _run(rows: pd.DataFrame) -> Run:
     return Run(
         OURS[last["p_solver_method"]] if ours else last["p_solver_package"],
         ours,
-        tuple(kept["time" if ours else "objective_seconds"]),
+        tuple(kept["objective_seconds"]),
         tuple(kept["objective_value"].cummin()),
         last["objective_relative_gap"],
         last["objective_test_score"],
@@ -278,12 +278,8 @@ def drawing(found: Sequence[Panel]) -> str:
         for i, name in enumerate(name for name in (*OURS.values(), *PEERS) if name not in METHODS)
     }
     METHODS.update(styles)
-    colours = "".join(f".m-{_css(name)}{{color:{style[0]}}}" for name, style in styles.items())
+    colours = "".join(f".m-{name.lower()}{{color:{style[0]}}}" for name, style in styles.items())
     return sheet([_chart(panel) for panel in found], columns=2).replace("</style>", f"{colours}</style>", 1)
-
-
-def _css(name: str) -> str:
-    return name.lower()
 
 
 def _chart(panel: Panel) -> Chart:
@@ -303,9 +299,9 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("peers-report"), help="folder of the page (default: %(default)s)"
     )
-    parser.add_argument("--results", type=Path, help="parquet file of an earlier run")
+    parser.add_argument("--results", type=Path, nargs="+", metavar="FILE", help="parquet files of earlier runs")
     arguments = parser.parse_args()
-    table = pd.read_parquet(arguments.results or run(arguments.quick))
+    table = pd.concat([pd.read_parquet(path) for path in arguments.results or [run(arguments.quick)]])
     found = panels(table)
     (arguments.out / "figures").mkdir(parents=True, exist_ok=True)
     text = "\n".join(page(found, " --quick" if arguments.quick else "", table["p_obj_time_limit"].iloc[0])) + "\n"

@@ -4,9 +4,10 @@ What is taken from a peer is its supports; their objectives are this library's, 
 lam. Every peer gets several settings, the ridge as exactly as it can take it, and the best of its supports counts. For the
 squared loss the ridge can be had exactly from a package that knows none: sqrt(N lam / 2) I as further rows of X.
 
-A name such as "path: alpha=0.1" is a setting and a step of it: the seconds of a support are those of its setting up to it. A
-peer that compiles is warmed up on a tiny instance first; one that does not end is killed, with what it has found; so is one
-that asks for more memory than MEMORY, or crashes.
+A name such as "path: alpha=0.1" is a setting and a step of it: the seconds of a support are those of its setting up to it. All
+seconds are those of the processor, of which everybody has one: what else the machine does changes them little. A peer that
+compiles is warmed up on a tiny instance first. One that does not end is killed, with what it has found; so is one that crashes,
+or asks for more memory than MEMORY.
 
 This file runs under two interpreters: nothing of the library is imported at its head, and no peer outside its own function.
 """
@@ -24,7 +25,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,10 @@ Supports = Iterator[tuple[str, np.ndarray | dict[str, float] | None]]
 FINISHED: set[str] = set()  # settings that a peer need not try again
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+ONE_THREAD["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 MOST_TRIED = 20  # settings, with repetitions after crashes, before a peer is given up
 LEEWAY = 1.25  # times its limit at which a peer is killed; it starts no new setting after its limit
+PATIENCE = 20  # times its limit, by the clock on the wall, at which a peer that does nothing is killed
 STARTING = 240  # seconds for imports, reading the data and compiling
 MEMORY = 8 << 30  # bytes of data that a peer may ask for
 
@@ -143,10 +146,13 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._stop()
+        self.folder.cleanup()
+
+    def _stop(self) -> None:
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
-        self.folder.cleanup()
 
     def ask(self, instance: Instance) -> Answer:
         """Ask for supports; where the peer crashes, it is asked again, from where it crashed."""
@@ -183,6 +189,7 @@ class Worker:
 
     def _running(self) -> subprocess.Popen[str]:
         if self.process is None or self.process.poll() is not None:
+            self._stop()
             with self.errors.open("wb") as errors:
                 self.process = subprocess.Popen(
                     self.command,
@@ -200,7 +207,7 @@ class Worker:
         """Why the process ended."""
         if status < 0:
             name = signal.Signals(-status).name
-            return self.killed if name == "SIGALRM" else name
+            return self.killed if name in ("SIGALRM", "SIGPROF") else name
         errors = self.errors.read_text(errors="replace").strip().splitlines()
         return errors[-1] if errors else f"exit status {status}"
 
@@ -528,10 +535,10 @@ def el0ps(instance: Instance, limit: float) -> Supports:
     y = instance.y - instance.y.mean() * (instance.intercept and squared)
     datafit = compiled_clone((Leastsquares if squared else Logistic)(y))
     ridge = compiled_clone(L2norm(n * instance.lam / (4 if squared else 2)))
-    w, end = None, perf_counter() + limit
+    w, end = None, process_time() + limit
     for l0 in compute_lmbd_max(datafit, ridge, X) * np.geomspace(0.99, 1e-3, 40):
         w = (
-            BnbSolver(relative_gap=1e-4, time_limit=max(end - perf_counter(), 0.1) / 5)
+            BnbSolver(relative_gap=1e-4, time_limit=max(end - process_time(), 0.1) / 5)
             .solve(datafit, ridge, X, l0, w)
             .x
         )
@@ -597,26 +604,28 @@ def serve(peer: str, limit: float) -> None:
                 signal.alarm(STARTING)
                 list(how.run(tiny(instance), 5.0))
                 warm.add(kind)
-            signal.setitimer(signal.ITIMER_REAL, LEEWAY * limit)
+            signal.setitimer(signal.ITIMER_PROF, LEEWAY * limit)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE * limit)
             answer(how, instance, limit)
         except Exception as error:
             failure = f"{type(error).__name__}: {error}".splitlines()[-1]
-        signal.alarm(0)
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0.0)
         tell(done=failure)
 
 
 def answer(how: Peer, instance: Instance, limit: float) -> None:
     """Print each support as soon as it is there, until the time is up."""
-    clock = start = perf_counter()
+    clock = start = process_time()
     for setting, found in how.run(instance, limit):
-        now = perf_counter()
+        now = process_time()
         if found is None:
             tell(trying=[setting])
         elif isinstance(found, dict):
             tell(claims=found)
         else:
             tell(setting=setting, seconds=now - clock, support=found.tolist())
-        clock = perf_counter()
+        clock = process_time()
         if now - start > limit and not how.keeps_limit:
             break
 

@@ -1,7 +1,7 @@
 """Other packages, each with the settings of `benchmarks/peers.py`, in a process that is killed when its time is up.
 
 The interpreter that DIHT_PEERS names has them; without it this one does. Their seconds are their own, without imports, reading
-and the transfer of data: `objective_seconds` in the results, not benchopt's clock.
+and the transfer of data: `objective_seconds` in the results counts, not benchopt's clock.
 """
 
 import os
