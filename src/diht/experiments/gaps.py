@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import islice
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -99,8 +99,10 @@ class Gaps(Cell):
             yield Row(*about, look.epoch, "seconds", look.seconds)
 
     def _looks(self, problem: Problem, step: float | None) -> Iterator[Look]:
-        solver = Auto() if step is None else _with_step(self.method, step)
-        return takewhile(lambda look: look.epoch <= self.plan.epochs, _followed(problem, solver))
+        for look in _followed(problem, Auto() if step is None else _with_step(self.method, step)):
+            yield look
+            if look.epoch >= self.plan.epochs:
+                return
 
     def _tuned(self, problem: Problem) -> float:
         scale = step_scale(problem, self.method)

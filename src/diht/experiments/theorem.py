@@ -37,7 +37,7 @@ class Plan:
     k: int = 3
     lam: float = 0.5
     gamma: float = 1.0  # c1 grows with 1 / (lam gamma)^2: the paper's 0.25 promises nothing before a million iterations
-    beyond: float = 4.0
+    beyond: float = 2.0
 
 
 FULL = QUICK = Plan()
