@@ -54,6 +54,9 @@ is the relative distance to the best objective that any solver found; {same:g} o
   compiling. skscope compiles for every problem: that is part of its time. Packages that penalise features instead of counting
   them run along a path, or bisect, to k features; skglm has the MCP for the squared loss and the lasso for the logistic one.
 - Our seconds include the making of the problem, without compiling; the clock stops while an iterate is judged.
+- `pip install '.[bench]'` brings benchopt, abess, skscope, fastsparsegams (L0Learn) and skglm. adelie and okridge ask for numpy 1:
+  `pip install --no-deps` takes them nevertheless, or DIHT_PEERS names an interpreter that has them; l0bnb and el0ps likewise.
+  DIHT_DATA names the folder of the real data.
 
 Measured on {machine}.
 """
