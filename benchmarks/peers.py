@@ -42,6 +42,7 @@ LEEWAY = 1.25  # times its limit at which a peer is killed; it starts no new set
 PATIENCE = 20  # times its limit, by the clock on the wall, at which a peer that does nothing is killed
 STARTING = 240  # seconds for imports, reading the data and compiling
 MEMORY = 8 << 30  # bytes of data that a peer may ask for
+ALL_SWAPS = 10_000  # features up to which those that exchange some are asked to consider all
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -76,12 +77,16 @@ class Instance:
             X = sp.csr_matrix((f["data"], f["indices"], f["indptr"]), shape=tuple(f["shape"])) if sparse else f["X"]
             return cls(X, f["y"], int(f["k"]), float(f["lam"]), str(f["loss"]), bool(f["intercept"]))
 
+    def centred(self) -> tuple[Any, np.ndarray]:
+        """X and y with which the squared loss needs no intercept."""
+        if not self.intercept:
+            return self.X, self.y
+        return self.X - np.asarray(self.X.mean(axis=0)).reshape(1, -1), self.y - self.y.mean()
+
     def with_ridge_rows(self) -> tuple[Any, np.ndarray]:
         """X and y whose plain residual sum of squares is N times the instance's objective; an intercept is centred away."""
         n, d = self.X.shape
-        X, y = self.X, self.y
-        if self.intercept:
-            X, y = X - np.asarray(X.mean(axis=0)).reshape(1, -1), y - y.mean()
+        X, y = self.centred()
         stack, eye = (sp.vstack, sp.eye_array(d)) if sp.issparse(X) else (np.vstack, np.eye(d))
         return stack([X, np.sqrt(0.5 * n * self.lam) * eye]), np.concatenate([y, np.zeros(d)])
 
@@ -284,7 +289,7 @@ def abess(instance: Instance, limit: float) -> Supports:
     n, d = instance.X.shape
     common = {"support_size": instance.k, "max_iter": 100}
     searches = [("", {})]
-    if d <= 2000:
+    if d <= ALL_SWAPS:
         searches.append((", all swaps", {"important_search": 0}))
         searches.append((", many swaps at once", {"important_search": 0, "exchange_num": max(instance.k // 2, 5)}))
     for note, search in searches:
@@ -328,7 +333,7 @@ def _skscope(solver: str) -> Callable[[Instance, float], Supports]:
 
         objective, d = _objective(instance), instance.X.shape[1]
         more = {"preselect": [d]} if instance.intercept else {}
-        settings = [{}, {"important_search": 0}] if solver == "ScopeSolver" and d <= 2000 else [{}]
+        settings = [{}, {"important_search": 0}] if solver == "ScopeSolver" and d <= ALL_SWAPS else [{}]
         for setting in settings:
             method = getattr(skscope, solver)(
                 d + len(more), instance.k + len(more), instance.X.shape[0], **more, **setting
@@ -393,9 +398,7 @@ def okridge(instance: Instance, limit: float) -> Supports:
     from okridge.tree import BNBTree
 
     n = instance.X.shape[0]
-    X, y = np.asarray(instance.X, dtype=float), instance.y
-    if instance.intercept:
-        X, y = X - X.mean(axis=0), y - y.mean()
+    X, y = instance.centred()
     tree = BNBTree(X, y, lambda2=n * instance.lam / 2, max_memory_GB=8)
     upper, w, _, lower, seconds = tree.solve(instance.k, gap_tol=1e-4, time_limit=limit)
     yield "default", largest(w, instance.k)
@@ -407,7 +410,7 @@ def omp(instance: Instance, limit: float) -> Supports:
     """Orthogonal matching pursuit, as it is and with the ridge in further rows."""
     from sklearn.linear_model import orthogonal_mp
 
-    for name, (X, y) in {"no ridge": (instance.X, instance.y), "ridge rows": instance.with_ridge_rows()}.items():
+    for name, (X, y) in {"no ridge": instance.centred(), "ridge rows": instance.with_ridge_rows()}.items():
         size = min(instance.k, *X.shape)
         yield name, largest(orthogonal_mp(X, y, n_nonzero_coefs=size), instance.k)
 
@@ -531,9 +534,9 @@ def el0ps(instance: Instance, limit: float) -> Supports:
     from el0ps.utils import compute_lmbd_max
 
     n, squared = instance.X.shape[0], instance.loss == "squared"
-    X = np.asfortranarray(instance.X - instance.X.mean(axis=0) * instance.intercept)
-    y = instance.y - instance.y.mean() * (instance.intercept and squared)
-    datafit = compiled_clone((Leastsquares if squared else Logistic)(y))
+    X, y = instance.centred()
+    X = np.asfortranarray(X)
+    datafit = compiled_clone(Leastsquares(y) if squared else Logistic(instance.y))
     ridge = compiled_clone(L2norm(n * instance.lam / (4 if squared else 2)))
     w, end = None, process_time() + limit
     for l0 in compute_lmbd_max(datafit, ridge, X) * np.geomspace(0.99, 1e-3, 40):
@@ -550,14 +553,14 @@ def el0ps(instance: Instance, limit: float) -> Supports:
 BOTH = ("squared", "logistic")
 PEERS: dict[str, Peer] = {
     "abess": Peer("abess", abess, BOTH, sparse=True),
-    "scope": Peer("skscope", _skscope("ScopeSolver"), BOTH, sparse=True),
-    "skscope-iht": Peer("skscope", _skscope("IHTSolver"), BOTH, sparse=True),
-    "skscope-htp": Peer("skscope", _skscope("HTPSolver"), BOTH, sparse=True),
+    "scope": Peer("skscope", _skscope("ScopeSolver"), BOTH, sparse=True, compiles=True),
+    "skscope-iht": Peer("skscope", _skscope("IHTSolver"), BOTH, sparse=True, compiles=True),
+    "skscope-htp": Peer("skscope", _skscope("HTPSolver"), BOTH, sparse=True, compiles=True),
     "l0learn-cd": Peer("fastsparsegams", _l0learn("CD"), BOTH, sparse=True),
     "l0learn-swaps": Peer("fastsparsegams", _l0learn("CDPSI"), BOTH, sparse=True),
-    "omp": Peer("sklearn", omp),
-    "l1-bisection": Peer("sklearn", l1_bisection, BOTH, sparse=True),
-    "ridge-top-k": Peer("sklearn", top_of_ridge, BOTH, sparse=True),
+    "omp": Peer("sklearn.linear_model", omp),
+    "l1-bisection": Peer("sklearn.linear_model", l1_bisection, BOTH, sparse=True),
+    "ridge-top-k": Peer("sklearn.linear_model", top_of_ridge, BOTH, sparse=True),
     "skglm": Peer("skglm", skglm, BOTH, sparse=True, compiles=True),
     "adelie": Peer("adelie", adelie, BOTH, sparse=True),
     "okridge": Peer("okridge", okridge, compiles=True, keeps_limit=True),
