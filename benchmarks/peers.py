@@ -410,9 +410,9 @@ def omp(instance: Instance, limit: float) -> Supports:
     """Orthogonal matching pursuit, as it is and with the ridge in further rows."""
     from sklearn.linear_model import orthogonal_mp
 
-    for name, (X, y) in {"no ridge": instance.centred(), "ridge rows": instance.with_ridge_rows()}.items():
-        size = min(instance.k, *X.shape)
-        yield name, largest(orthogonal_mp(X, y, n_nonzero_coefs=size), instance.k)
+    for name, data in (("no ridge", instance.centred), ("ridge rows", instance.with_ridge_rows)):
+        X, y = data()
+        yield name, largest(orthogonal_mp(X, y, n_nonzero_coefs=min(instance.k, *X.shape)), instance.k)
 
 
 def top_of_ridge(instance: Instance, limit: float) -> Supports:
@@ -461,13 +461,15 @@ def l1_bisection(instance: Instance, limit: float) -> Supports:
         instance.loss == "squared"
     ):
         fit = _l1_fit(X, instance, ridge)
-        low, high = 1e-6 * slope, slope
-        for _ in range(40):
-            alpha = np.sqrt(low * high)
+        low, high = 0.0, slope
+        for _ in range(60):
+            alpha = (
+                np.sqrt(low * high) if low else 0.5 * high
+            )  # from above, where there are few features and a fit is quick
             w = fit(alpha)
             yield from _near_k(f"{setting}: alpha={alpha:.3g}", w, instance.k)
             size = np.count_nonzero(w)
-            if size == instance.k or high < 1.0001 * low:
+            if size == instance.k or (low and high < 1.0001 * low):
                 break
             low, high = (alpha, high) if size > instance.k else (low, alpha)
 
