@@ -383,12 +383,13 @@ def _l0learn(algorithm: str) -> Callable[[Instance, float], Supports]:
 
 
 def _from_path(setting: str, models: Any, k: int) -> Supports:
-    """The models of a path (rows) just up to k features and just above: the latter cut to its k largest coefficients."""
+    """The models of a path (rows) just up to k features, just above, and denser: these are cut to their k largest coefficients."""
     models = sp.csr_matrix(models)
     models.eliminate_zeros()
     sizes = np.diff(models.indptr)
-    below, above = sizes[sizes <= k].max(initial=0), sizes[sizes > k].min(initial=0)
-    for name, chosen in (("up to k", below), ("above k", above)):
+    wanted = {"up to k": sizes[sizes <= k].max(initial=0), "above k": sizes[sizes > k].min(initial=0)}
+    wanted |= {f"{i} k": sizes[sizes <= i * k].max(initial=0) for i in (2, 4)}
+    for name, chosen in wanted.items():
         for i in np.flatnonzero((sizes == chosen) & (sizes > 0)):
             yield f"{setting}: {name}", largest(models[[i]].toarray().ravel(), k)
 
@@ -457,21 +458,21 @@ def l1_bisection(instance: Instance, limit: float) -> Supports:
     n = instance.X.shape[0]
     X = sp.csc_matrix(instance.X) if sp.issparse(instance.X) else np.asfortranarray(instance.X)
     slope = np.abs(X.T @ (instance.y - instance.y.mean() * instance.intercept)).max() / n
-    for setting, ridge in [("lasso", 0.0)] + [("elastic net, our ridge", 0.5 * instance.lam)] * (
-        instance.loss == "squared"
-    ):
+    ridges = {"lasso": 0.0} | ({"elastic net, our ridge": 0.5 * instance.lam} if instance.loss == "squared" else {})
+    for setting, ridge in ridges.items():
         fit = _l1_fit(X, instance, ridge)
         low, high = 0.0, slope
         for _ in range(60):
-            alpha = (
-                np.sqrt(low * high) if low else 0.5 * high
-            )  # from above, where there are few features and a fit is quick
+            # at first from above, where there are few features and a fit is quick
+            alpha = np.sqrt(low * high) if low else 0.5 * high
             w = fit(alpha)
             yield from _near_k(f"{setting}: alpha={alpha:.3g}", w, instance.k)
             size = np.count_nonzero(w)
             if size == instance.k or (low and high < 1.0001 * low):
                 break
             low, high = (alpha, high) if size > instance.k else (low, alpha)
+        for denser in alpha * np.geomspace(0.5, 0.01, 6):  # their largest coefficients may be the better ones
+            yield from _near_k(f"{setting}: alpha={denser:.3g}", fit(denser), instance.k)
 
 
 def _l1_fit(X: Any, instance: Instance, ridge: float) -> Callable[[float], np.ndarray]:
@@ -497,7 +498,7 @@ def adelie(instance: Instance, limit: float) -> Supports:
     X = instance.X
     X = ad.matrix.sparse(sp.csc_matrix(X), method="naive") if sp.issparse(X) else np.asfortranarray(X)
     glm = ad.glm.gaussian(instance.y) if squared else ad.glm.binomial((instance.y > 0).astype(float))
-    sizes = {"max_active_size": int(1.2 * instance.k) + 2, "min_ratio": 1e-4, "lmda_path_size": 200}
+    sizes = {"max_active_size": 4 * instance.k, "min_ratio": 1e-4, "lmda_path_size": 200}
     for alpha in (1.0, 0.5, 0.1):
         path = ad.grpnet(
             X,
