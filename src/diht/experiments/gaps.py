@@ -99,9 +99,10 @@ class Gaps(Cell):
             yield Row(*about, look.epoch, "seconds", look.seconds)
 
     def _looks(self, problem: Problem, step: float | None) -> Iterator[Look]:
-        for look in _followed(problem, Auto() if step is None else _with_step(self.method, step)):
+        limit = self.plan.epochs
+        for look in _followed(problem, Auto() if step is None else _with_step(self.method, step), limit):
             yield look
-            if look.epoch >= self.plan.epochs:
+            if look.epoch >= limit:
                 return
 
     def _tuned(self, problem: Problem) -> float:
@@ -118,15 +119,15 @@ def _with_step(method: str, step: float) -> Solver:
     return replace(solver, step=step)  # type: ignore[no-any-return]
 
 
-def _followed(problem: Problem, solver: Solver) -> Iterator[Look]:
+def _followed(problem: Problem, solver: Solver, limit: float = inf) -> Iterator[Look]:
     """Yield what each epoch came to, as long as it is finite and the method goes on; looking is neither timed nor counted.
 
     That is the gap of the pair (w(alpha), alpha). The full solver has a bound of its own, and an epoch of it is some piece of
-    its work: its passes are counted.
+    its work, cut short at the limit: its passes are counted.
     """
     clock, epoch, start, before = 0.0, 0.0, perf_counter(), problem.design.passes
     with np.errstate(over="ignore", invalid="ignore"):
-        state = solver.init(problem, Start())
+        state = solver.init(problem, Start(stop=lambda: epoch + problem.design.passes - before > limit))
         while not solver.finished(state):
             for _ in range(solver.epoch(state)):
                 solver.advance(problem, state)

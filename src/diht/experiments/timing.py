@@ -45,7 +45,7 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(many=(20_000, 100_000), few=(600, 1000), grid=GRID[1::2], tuning_passes=20.0)
+QUICK = Plan(many=(20_000, 100_000), few=(400, 600), grid=GRID[1::2], tuning_passes=20.0)
 
 
 def cells(figure: str, sources: Sequence[Source], plan: Plan = FULL) -> list[Cell]:
@@ -147,11 +147,16 @@ def step_scale(problem: Problem, name: str) -> float:
     return problem.lam / mu if name in ("DIHT", "SDIHT") else mu
 
 
-def _run(problem: Problem, solver: Solver, each_step: bool = False) -> Iterator[tuple[float, float]]:
-    """Yield passes and objective after each epoch or step; what the objective costs is not counted."""
+def _run(
+    problem: Problem, solver: Solver, each_step: bool = False, limit: float = inf
+) -> Iterator[tuple[float, float]]:
+    """Yield passes and objective after each epoch or step; what the objective costs is not counted.
+
+    A step of the full solver may be long: beyond the limit on passes it is cut short.
+    """
     passes, before = 0.0, problem.design.passes
     with np.errstate(over="ignore", invalid="ignore"):
-        state = solver.init(problem, Start())
+        state = solver.init(problem, Start(stop=lambda: passes + problem.design.passes - before > limit))
         while True:
             for _ in range(1 if each_step else solver.epoch(state)):
                 solver.advance(problem, state)
@@ -206,9 +211,10 @@ def _iht_target(problem: Problem, ranking: Sequence[Any]) -> tuple[Any, float, f
 
 @dataclass(frozen=True)
 class _Counted:
-    """A method's way to the target: so many steps."""
+    """A method's way to the target, or to the limit on its passes: so many steps."""
 
     solver: Any
+    limit: float
     steps: int
     passes: float
     objective: float
@@ -219,9 +225,9 @@ def _counted(problem: Problem, ranking: Sequence[Any], target: float, limit: flo
     """Count the steps to a target, with the best step size that gets there in so many passes."""
     runs = []
     for solver in ranking[:_TRIES]:
-        run = _Counted(solver, 0, 0.0, inf, False)
-        for steps, (passes, objective) in enumerate(_run(problem, solver, each_step=True), start=1):
-            run = _Counted(solver, steps, passes, objective, objective <= target)
+        run = _Counted(solver, limit, 0, 0.0, inf, False)
+        for steps, (passes, objective) in enumerate(_run(problem, solver, True, limit), start=1):
+            run = _Counted(solver, limit, steps, passes, objective, objective <= target)
             if run.reached:
                 return run
             if passes > limit or objective == inf:
@@ -232,8 +238,8 @@ def _counted(problem: Problem, ranking: Sequence[Any], target: float, limit: flo
 
 def _timed(problem: Problem, run: _Counted) -> float:
     """Return the seconds of a run's steps, with nothing in between."""
-    start = perf_counter()
-    state = run.solver.init(problem, Start())
+    start, before = perf_counter(), problem.design.passes
+    state = run.solver.init(problem, Start(stop=lambda: problem.design.passes - before > run.limit))
     for _ in range(run.steps):
         run.solver.advance(problem, state)
     return perf_counter() - start
