@@ -88,7 +88,7 @@ def wide(n=60, d=150, seed=0):
     return X, X[:, :6].sum(axis=1) + rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("solver", ["auto", "iht", "sdiht", "relaxed"])
+@pytest.mark.parametrize("solver", ["auto", "iht", "relaxed"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_objectives_and_bounds_are_monotone(solver, dtype):
     X, y = wide()
@@ -103,11 +103,12 @@ def test_objectives_and_bounds_are_monotone(solver, dtype):
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss):
-    X, y = wide(100, 200)
+@pytest.mark.parametrize("shape", [(100, 200), (350, 300)])  # below and above the size from which searches are short
+def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss, shape):
+    X, y = wide(*shape)
     if loss == "logistic":
         y = np.where(y > 0, 1.0, -1.0)
-    path = sparse_path(X, y, ks=range(1, 13), lams=0.3, loss=loss)
+    path = sparse_path(X, y, ks=range(1, 12, 2), lams=0.3, loss=loss)
     for point in path:
         result = solve(Problem(X, y, loss, point.k, point.lam, None, True))
         assert point.objective <= result.objective * (1 + 1e-3)

@@ -56,7 +56,9 @@ _FEATURES, _AT_LEAST = 2, 50  # of a working set, as a multiple of those that a 
 _MOST_GRAM = 6000  # features up to which a shift is looked for
 _LEFT = 0.9  # fraction of the features up to which another shift is worth its while
 _SHIFT_ACCURACY = 1e-5
-_SEARCH_PASSES, _SHORTLIST = 10.0, 5  # reads of X that the swaps of a point may take, and swaps to try
+_SMALL = 1e5  # entries of X up to which swaps cost next to nothing
+_SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
+_LONGLIST, _SHORTLIST = 20, 5  # swaps to try, for a small and for a larger X
 _MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it
 _BETTER = 1e-9  # relative fall of the objective that is worth another look
 CRITERIA = "aic", "bic", "ebic"
@@ -239,17 +241,24 @@ class _Nearby(Auto):
             self._fit(problem, state, support, v, b)
 
     def _swap(self, problem: Problem, state: AutoState) -> Iterator[None]:
-        """Improve the best model by swaps, in few reads of X."""
+        """Improve the best model by swaps, in few reads of X where that is large."""
         best, design = state.pool.best, problem.design
         assert best is not None
-        undecided = None if best.support.tobytes() in state.searched else self._undecided(problem, state)
+        small = float(problem.shape[0]) * problem.shape[1] <= _SMALL
+        settled = not small and best.support.tobytes() in state.searched
+        undecided = None if settled else self._undecided(problem, state)
         if undecided is None:
             return
-        limit = design.passes + _SEARCH_PASSES
+        limit = np.inf if small else design.passes + _SEARCH_PASSES
         swap_search(
-            undecided, best.support, best.coefficients(problem.shape[1]), best.b, pool=state.pool,
-            shortlist=_SHORTLIST,            stop=lambda: state.stop() or design.passes > limit,
-        )  # fmt: skip
+            undecided,
+            best.support,
+            best.coefficients(problem.shape[1]),
+            best.b,
+            shortlist=_LONGLIST if small else _SHORTLIST,
+            pool=state.pool,
+            stop=lambda: state.stop() or design.passes > limit,
+        )
         yield
 
 
@@ -791,7 +800,7 @@ def path_point(k: int, lam: float, result: Result, scale: Vector | None) -> Path
 
 def counted(sample_weight: ArrayLike | None, n: int) -> float:
     """Return how many samples information criteria count."""
-    return float(n if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
+    return float(n if sample_weight is None else np.asarray(sample_weight, dtype=np.float64).sum())
 
 
 def default_names(n_features: int) -> tuple[str, ...]:
