@@ -35,7 +35,7 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(grid=GRID[1::2], tuning_epochs=10, epochs=40)
+QUICK = Plan(grid=GRID[1::3], tuning_epochs=10, epochs=40)
 
 
 def cells(figure: str, sources: Sequence[Source], plan: Plan = FULL) -> list[Cell]:

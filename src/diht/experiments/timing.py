@@ -45,7 +45,7 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(many=(20_000, 100_000), few=(400, 600), grid=GRID[1::2], tuning_passes=20.0)
+QUICK = Plan(many=(20_000, 100_000), few=(400, 600), grid=GRID[1::3], tuning_passes=20.0)
 
 
 def cells(figure: str, sources: Sequence[Source], plan: Plan = FULL) -> list[Cell]:
