@@ -418,7 +418,7 @@ class _Sweep:
         if type(method) is Auto and start is not None:
             deadline = np.inf if seconds is None else perf_counter() + seconds
             start = replace(start, stop=lambda: perf_counter() > deadline)
-            return _Nearby(method.random_state, self.shared, self.tol).result(problem, start)
+            return _Nearby(random_state=method.random_state, shared=self.shared, tol=self.tol).result(problem, start)
         result = solve(problem, method, start, self.tol, time_limit=seconds)
         # What else a result holds would take many times the memory of its model.
         return replace(result, pool=(), last=Model(result.w, result.intercept, result.objective), last_alpha=None)
