@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,44 @@ class Constraint(ABC):
     .. math:: \nu(v)^2 = \max_{w \in \mathcal{C}} \; 2 w^\top v - \|w\|^2 = \max_{F} \sum_{j \in F} v_j^2 .
 
     :math:`\nu` is a norm: rounding bounds use its triangle inequality.
+
+    Attributes
+    ----------
+    is_plain : bool
+        Whether it is about single features of either sign; see `diht.structure` for others.
+    sign : array of shape (d,) or None
+        1 where a coefficient may not be negative, -1 where not positive.
     """
+
+    is_plain: ClassVar[bool] = True
+    sign: NDArray[np.int8] | None = None
+
+    @property
+    def unit_size(self) -> int:
+        """The largest number of features that enter and leave together."""
+        return 1
+
+    @property
+    def opposite(self) -> Constraint:
+        """The constraint on -w."""
+        return self
+
+    @property
+    def unsigned(self) -> Constraint:
+        """The constraint on supports alone."""
+        return self
+
+    def magnitudes(self, v: Vector) -> Vector:
+        """By what features are chosen, the largest first."""
+        return np.abs(v)
+
+    def closure(self, features: Indices) -> Indices:
+        """Some features, with all those that enter and leave with them."""
+        return features
+
+    def count(self, features: Indices) -> int:
+        """As how many some features count."""
+        return len(features)
 
     @abstractmethod
     def check(self, n_features: int) -> None:

@@ -370,7 +370,7 @@ def _certificate(problem: Problem, w: NDArray[Any], intercept: float, known: Bou
         margin=margin(problem, w, b, g=g),
         support=np.flatnonzero(w),
         attained=max(objective, upper_bound(problem, w, b, u)),
-        screening=screening.completed(problem.constraint.size),
+        screening=screening.completed(problem.constraint.size) if problem.constraint.is_plain else screening,
     )
 
 

@@ -141,7 +141,7 @@ class TreeBound(Bound):
         without, within = np.full(d, self.ceiling), np.full(d, self.ceiling)
         for leaf in self.leaves:
             lacking, holding = np.ones(d, dtype=bool), np.ones(d, dtype=bool)
-            lacking[leaf.inside] = holding[leaf.outside] = False
+            lacking[problem.constraint.closure(leaf.inside)] = holding[problem.constraint.closure(leaf.outside)] = False
             np.minimum(without, leaf.bound, out=without, where=lacking)
             np.minimum(within, leaf.bound, out=within, where=holding)
         elsewhere = np.ones(d, dtype=bool)
@@ -153,7 +153,8 @@ class TreeBound(Bound):
 def _fits(problem: Problem, tree: TreeBound) -> bool:
     """Whether a tree can speak of a problem at all: its loss, its numbers of samples and features, and how many are allowed."""
     n, d = problem.shape
-    if (tree.shifted and not isinstance(problem.loss, Squared)) or tree.features.max(initial=-1) >= d:
+    by_gram = isinstance(problem.loss, Squared) and problem.constraint.is_plain
+    if (tree.shifted and not by_gram) or tree.features.max(initial=-1) >= d:
         return False
     known = np.zeros(d, dtype=bool)
     known[tree.features] = True
@@ -163,7 +164,9 @@ def _fits(problem: Problem, tree: TreeBound) -> bool:
             return False
         decided = np.append(leaf.inside, leaf.outside)
         elsewhere = tree.shifted and bool(np.any(leaf.proof[~known]))
-        return len(leaf.inside) <= problem.constraint.size and bool(np.all(known[decided])) and not elsewhere
+        if not np.all(known[decided]) or elsewhere:
+            return False
+        return problem.constraint.restricted(leaf.inside, leaf.outside).free(d)[0] >= 0
 
     return all(fits(leaf) for leaf in tree.leaves)
 
@@ -385,7 +388,7 @@ class _Tree:
     def leaf(self, inside: Indices, outside: Indices, bound: float, proof: Vector, w: Vector) -> Leaf:
         """A leaf with what to split it on."""
         constraint = self.problem.constraint.restricted(inside, outside)
-        free = np.setdiff1d(self.features, np.union1d(inside, outside))
+        free = np.setdiff1d(self.features, constraint.closure(np.union1d(inside, outside)))
         return Leaf(inside, outside, bound, proof, w, _undecided(constraint, w, free))
 
     def add(self, leaf: Leaf) -> None:
@@ -411,7 +414,7 @@ class _Tree:
 def _undecided(constraint: Constraint, w: Vector, free: Indices) -> int:
     """The feature about which a relaxation is least decided; -1 where all that is left fits in."""
     m, _, _ = constraint.free(len(w))
-    if m <= 0 or len(free) <= m:
+    if m <= 0 or constraint.count(free) <= m:
         return -1
     z = places(constraint, w)[free]
     doubt = np.minimum(z, 1.0 - z)
@@ -528,7 +531,7 @@ def _workers(
     """One solver of nodes for each thread, the shift that they use, and a first proof; a known shift is proved already."""
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
-    if isinstance(problem.loss, Squared):
+    if isinstance(problem.loss, Squared) and problem.constraint.is_plain:
         known = problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
         if sigma is None:
             sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)
