@@ -29,7 +29,9 @@ KINDS = {
 
 
 @cache
-def fits(loss: Loss, lam: float, fit_intercept: bool, weighted: bool) -> dict[tuple[int, ...], tuple[np.ndarray, float]]:
+def fits(
+    loss: Loss, lam: float, fit_intercept: bool, weighted: bool
+) -> dict[tuple[int, ...], tuple[np.ndarray, float]]:
     """The best model on every support, whatever its signs: coefficients and objective."""
     problem = plain(loss, lam, fit_intercept, weighted)
     found = {}
@@ -102,7 +104,9 @@ def test_auto_finds_what_is_best(case: tuple) -> None:
     assert solve(structured(*case)).objective == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize("solver", [DIHT(), SDIHT(), IHT(), HTP(), SVRGHT(), Relaxed()], ids=lambda solver: type(solver).__name__)
+@pytest.mark.parametrize(
+    "solver", [DIHT(), SDIHT(), IHT(), HTP(), SVRGHT(), Relaxed()], ids=lambda solver: type(solver).__name__
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_method_keeps_to_the_constraint(kind: str, solver: object) -> None:
     for loss in (Squared(), SmoothedHinge(), Hinge()):

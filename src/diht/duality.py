@@ -426,7 +426,7 @@ def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
 
 
 def _raised(value: float, fall: Vector, squares: Vector, lam: float, lost: float = 8.0 * _U) -> Vector:
-    """Return value + fall / (2 lam), rounded down; the fall is a difference of two squares, one of them given, off by `lost` each."""
+    """Return value + fall / (2 lam), rounded down; a difference of two squares, one of them given, each off by `lost`."""
     fall = np.maximum((1.0 - lost) * fall - lost * squares - 8.0 * _TINY, 0.0)
     raised = value + ((1.0 - 16.0 * _U) * fall / (2.0 * lam) - 16.0 * _U * abs(value) - _TINY)
     return np.maximum(raised, value)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraint import Cardinality, Constraint, Node
 
-__all__ = ["Structured", "constrained"]
+__all__ = ["Structured", "constrained", "indices_of", "n_choices", "signs_of"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -194,17 +194,44 @@ def constrained(
     Constraint
         For `Problem(..., k=...)`.
     """
-    k = Cardinality(k).k
     unit = _units(groups, n_features)
     kept = np.unique(unit[_features("keep", keep, n_features)])
-    n_units = int(unit.max(initial=-1)) + 1
-    if k > n_units - len(kept):
-        what = "features" if groups is None else "groups"
-        beside = f" besides the {len(kept)} to keep" if len(kept) else ""
-        raise ValueError(f"k must be at most the number of {what}{beside}, got k={k} with {n_units - len(kept)} {what}")
-    base = Node(k + len(kept), kept, np.empty(0, dtype=np.int64)) if len(kept) else Cardinality(k)
+    choices = n_choices(n_features, keep, groups)
+    if k > choices or (k < 1 and choices):
+        what, beside = "features" if groups is None else "groups", " besides those to keep" * bool(len(kept))
+        raise ValueError(f"k must be from 1 to the number of {what}{beside}, got k={k} with {choices} {what}")
+    base = Node(int(k) + len(kept), kept, np.empty(0, dtype=np.int64)) if len(kept) else Cardinality(k)
     signs = _signs(sign, n_features)
     return base if groups is None and signs is None else Structured(base, unit, signs)
+
+
+def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:
+    """The number of features, or of groups, besides those to keep."""
+    unit = _units(groups, n_features)
+    return len(np.setdiff1d(unit, unit[_features("keep", keep, n_features)]))
+
+
+def indices_of(name: str, features: Any, names: Any) -> Any:
+    """Return features as they are, or names of them as indices."""
+    if features is None or np.asarray(features).dtype.kind not in "UO":
+        return features
+    if names is None:
+        raise ValueError(f"{name} holds names, but X has none")
+    places = {known: j for j, known in enumerate(names)}
+    unknown = [feature for feature in features if feature not in places]
+    if unknown:
+        raise ValueError(f"{name} holds {unknown[0]!r}, which is not among the features")
+    return np.array([places[feature] for feature in features], dtype=np.int64)
+
+
+def signs_of(sign: Any, names: Any, n_features: int) -> Any:
+    """Return signs as they are, or those of a dict as an array."""
+    if not isinstance(sign, dict):
+        return sign
+    signs = np.zeros(n_features)
+    for feature, value in sign.items():
+        signs[_features("sign", indices_of("sign", [feature], names), n_features)] = value
+    return signs
 
 
 def _units(groups: ArrayLike | None, n_features: int) -> Indices:
