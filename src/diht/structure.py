@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraint import Cardinality, Constraint, Node
 
-__all__ = ["Structured", "constrained", "indices_of", "n_choices", "signs_of"]
+__all__ = ["Structured", "constrained", "features_given", "indices_of", "n_choices", "signs_of"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -195,7 +195,7 @@ def constrained(
         For `Problem(..., k=...)`.
     """
     unit = _units(groups, n_features)
-    kept = np.unique(unit[_features("keep", keep, n_features)])
+    kept = np.unique(unit[features_given("keep", keep, n_features)])
     choices = n_choices(n_features, keep, groups)
     if k > choices or (k < 1 and choices):
         what, beside = "features" if groups is None else "groups", " besides those to keep" * bool(len(kept))
@@ -208,7 +208,7 @@ def constrained(
 def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:
     """The number of features, or of groups, besides those to keep."""
     unit = _units(groups, n_features)
-    return len(np.setdiff1d(unit, unit[_features("keep", keep, n_features)]))
+    return len(np.setdiff1d(unit, unit[features_given("keep", keep, n_features)]))
 
 
 def indices_of(name: str, features: Any, names: Any) -> Any:
@@ -230,7 +230,7 @@ def signs_of(sign: Any, names: Any, n_features: int) -> Any:
         return sign
     signs = np.zeros(n_features)
     for feature, value in sign.items():
-        signs[_features("sign", indices_of("sign", [feature], names), n_features)] = value
+        signs[features_given("sign", indices_of("sign", [feature], names), n_features)] = value
     return signs
 
 
@@ -248,7 +248,7 @@ def _units(groups: ArrayLike | None, n_features: int) -> Indices:
     return np.asarray(np.unique(labels, return_inverse=True)[1], dtype=np.int64)
 
 
-def _features(name: str, features: ArrayLike | None, n_features: int) -> Indices:
+def features_given(name: str, features: ArrayLike | None, n_features: int) -> Indices:
     """Return features that are given by a mask or by their indices, ascending."""
     if features is None:
         return np.empty(0, dtype=np.int64)
