@@ -5,18 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from diht.experiments.estimation import paper_design
+
+__all__ = ["autoregressive", "hard", "okridge_family", "paper_design", "reg", "zipf_logistic"]
+
 Generated = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def paper_design(d: int, n_true: int, n: int, seed: int) -> Generated:
-    """The paper's regression (section 5.1): correlated true features, means from N(0, 1), unit coefficients, unit noise."""
-    rng = np.random.default_rng(seed)
-    mean_true, mean_rest = rng.standard_normal(n_true), rng.standard_normal(d - n_true)
-    root = np.linalg.cholesky(0.25 + 0.75 * np.eye(n_true))
-    correlated = rng.standard_normal((n, n_true)) @ root.T + mean_true
-    X = np.hstack([correlated, rng.standard_normal((n, d - n_true)) + mean_rest])
-    w = (np.arange(d) < n_true).astype(float)
-    return X, X @ w + rng.standard_normal(n), w
 
 
 def autoregressive(n: int, d: int, k: int, rho: float, snr: float, seed: int = 0) -> Generated:

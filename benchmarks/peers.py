@@ -1,8 +1,13 @@
-"""Other packages, each in a process of its own in their environment: `python peers.py PEER SECONDS [] FILE ...`.
+"""Other packages, each in a process of its own in their environment: `python peers.py PEER SECONDS`.
 
 What is taken from a peer is its supports; their objectives are this library's, after an accurate refit at the instance's own
 lam. Every peer gets several settings, the ridge as exactly as it can take it, and the best of its supports counts. For the
 squared loss the ridge can be had exactly from a package that knows none: sqrt(N lam / 2) I as further rows of X.
+
+A name such as "path: alpha=0.1" is a setting and a step of it: the seconds of a support are those of its setting up to it. All
+seconds are those of the processor, of which everybody has one: what else the machine does changes them little. A peer that
+compiles is warmed up on a tiny instance first. One that does not end is killed, with what it has found; so is one that crashes,
+or asks for more memory than MEMORY.
 
 This file runs under two interpreters: nothing of the library is imported at its head, and no peer outside its own function.
 """
@@ -12,6 +17,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,8 +25,8 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import perf_counter
-from typing import IO, Any
+from time import process_time
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,7 +36,12 @@ Supports = Iterator[tuple[str, np.ndarray | dict[str, float] | None]]
 FINISHED: set[str] = set()  # settings that a peer need not try again
 
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+ONE_THREAD["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 MOST_TRIED = 20  # settings, with repetitions after crashes, before a peer is given up
+LEEWAY = 1.25  # times its limit at which a peer is killed; it starts no new setting after its limit
+PATIENCE = 20  # times its limit, by the clock on the wall, at which a peer that does nothing is killed
+STARTING = 240  # seconds for imports, reading the data and compiling
+MEMORY = 8 << 30  # bytes of data that a peer may ask for
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -90,6 +101,16 @@ class Answer:
         """Of all settings together, without imports and loading."""
         return sum(seconds for _, seconds, _ in self.supports)
 
+    def spent(self) -> list[float]:
+        """For each support, the seconds of its own setting up to it."""
+        totals: dict[str, float] = {}
+        spent = []
+        for name, seconds, _ in self.supports:
+            setting = name.split(":")[0]
+            totals[setting] = totals.get(setting, 0.0) + seconds
+            spent.append(totals[setting])
+        return spent
+
 
 def missing(python: str) -> dict[str, str]:
     """The peers that an interpreter cannot import, each with the reason."""
@@ -105,60 +126,90 @@ def missing(python: str) -> dict[str, str]:
 
 
 def ask(python: str, peer: str, instances: list[Instance], limit: float) -> list[Answer]:
-    """Run one peer on some instances. One that it crashes on takes down no other, and is asked again, from where it crashed."""
-    answers = [Answer(peer, failure="not asked") for _ in instances]
-    _ask_once(python, peer, instances, limit, answers, set())
-    for i, instance in enumerate(instances):
-        while answers[i].failure.startswith("SIG"):
-            tried = list(answers[i].tried)
+    """Run one peer on some instances. One that it crashes on takes down no other."""
+    with Worker(python, peer, limit) as worker:
+        return [worker.ask(instance) for instance in instances]
+
+
+class Worker:
+    """A peer in a process of its own, which is imported once and asked often; where it died it is started anew."""
+
+    def __init__(self, python: str, peer: str, limit: float) -> None:
+        self.command = [python, __file__, peer, str(limit)]
+        self.peer = peer
+        self.killed = f"stopped after {LEEWAY * limit:.0f} s"
+        self.folder = tempfile.TemporaryDirectory()  # to run in: the names in this file's folder could hide a package's
+        self.errors = Path(self.folder.name) / "errors"
+        self.process: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop()
+        self.folder.cleanup()
+
+    def _stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
+
+    def ask(self, instance: Instance) -> Answer:
+        """Ask for supports; where the peer crashes, it is asked again, from where it crashed."""
+        answer = self._ask(instance, Answer(self.peer), set())
+        while answer.failure.startswith("SIG"):
+            tried = list(answer.tried)
             finished = {setting for setting in tried if setting != tried[-1] or tried.count(setting) > 1}
-            _ask_once(python, peer, [instance], limit, one := [answers[i]], finished)
-            answers[i] = one[0]
-            if answers[i].tried == tried or len(answers[i].tried) > MOST_TRIED:
+            answer = self._ask(instance, answer, finished)
+            if answer.tried == tried or len(answer.tried) > MOST_TRIED:
                 break
-    return answers
+        return answer
 
+    def _ask(self, instance: Instance, answer: Answer, finished: set[str]) -> Answer:
+        """Ask once, for all but the finished settings; what it has found when it is stopped, or breaks, counts."""
+        path = Path(self.folder.name) / "instance.npz"
+        instance.save(path)
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([str(path), sorted(finished)]) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            if not line.startswith("@"):
+                continue
+            found = json.loads(line[1:])
+            answer.claims.update(found.get("claims", {}))
+            answer.tried.extend(found.get("trying", []))
+            if "support" in found:
+                support = np.array(found["support"], dtype=np.int64)
+                answer.supports.append((found["setting"], found["seconds"], support))
+            if "done" in found:
+                return replace(answer, failure=found["done"])
+        return replace(answer, failure=self._death(process.wait()))
 
-def _ask_once(
-    python: str, peer: str, instances: list[Instance], limit: float, answers: list[Answer], finished: set[str]
-) -> None:
-    """Ask in one process, for all but the finished settings; what it has found when it is stopped, or breaks, counts."""
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder) / f"{i}.npz" for i in range(len(instances))]
-        for instance, path in zip(instances, paths, strict=True):
-            instance.save(path)
-        output = Path(folder) / "output"
-        command = [python, __file__, peer, str(limit), json.dumps(sorted(finished)), *map(str, paths)]
-        with output.open("wb") as file:
-            failure = _child(command, file, len(paths) * limit + 60.0)
-        lines = [line for line in output.read_text(errors="replace").splitlines() if line.startswith("@")]
-    answers[:] = [replace(answer, failure=failure or "nothing found") for answer in answers]
-    for found in (json.loads(line[1:]) for line in lines):
-        i = found["instance"]
-        answers[i].claims.update(found.get("claims", {}))
-        answers[i].tried.extend(found.get("trying", []))
-        if "support" in found:
-            support = np.array(found["support"], dtype=np.int64)
-            answers[i].supports.append((found["setting"], found["seconds"], support))
-        if "done" in found:
-            answers[i] = replace(answers[i], failure="")
+    def _running(self) -> subprocess.Popen[str]:
+        if self.process is None or self.process.poll() is not None:
+            self._stop()
+            with self.errors.open("wb") as errors:
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    cwd=self.folder.name,
+                    env={**os.environ, **ONE_THREAD},
+                    text=True,
+                    errors="replace",
+                )
+        return self.process
 
-
-def _child(command: list[str], output: IO[bytes], limit: float) -> str:
-    """Run a command away from this folder, whose names could hide a package's; return why it ended early, if it did."""
-    with tempfile.TemporaryDirectory() as folder:
-        child = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.PIPE, cwd=folder, env={**os.environ, **ONE_THREAD}
-        )
-        try:
-            errors = child.communicate(timeout=limit)[1].decode(errors="replace").strip().splitlines()
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.communicate()
-            return f"stopped after {limit:.0f} s"
-    if child.returncode <= 0:
-        return signal.Signals(-child.returncode).name if child.returncode else ""
-    return errors[-1] if errors else f"exit status {child.returncode}"
+    def _death(self, status: int) -> str:
+        """Why the process ended."""
+        if status < 0:
+            name = signal.Signals(-status).name
+            return self.killed if name in ("SIGALRM", "SIGPROF") else name
+        errors = self.errors.read_text(errors="replace").strip().splitlines()
+        return errors[-1] if errors else f"exit status {status}"
 
 
 def judged(instance: Instance, answer: Answer) -> tuple[float, str, float]:
@@ -175,7 +226,12 @@ def judged(instance: Instance, answer: Answer) -> tuple[float, str, float]:
 
 
 def refitted(problem: Any, support: np.ndarray) -> float:
-    """Objective of the best model on a support; one that is not full is completed by the steepest other features."""
+    """Objective of the best model on a support."""
+    return best_model(problem, support)[0]
+
+
+def best_model(problem: Any, support: np.ndarray) -> tuple[float, np.ndarray, float]:
+    """Objective, coefficients and intercept of the best model on a support, completed to k by the steepest other features."""
     from diht.duality import primal
     from diht.solvers.refit import refit
 
@@ -186,7 +242,7 @@ def refitted(problem: Any, support: np.ndarray) -> float:
         slope[support] = -1.0
         support = np.union1d(support, np.argsort(-slope, kind="stable")[: size - len(support)])
         w, b, u = refit(problem, support, w, b)
-    return primal(problem, w, b, u)
+    return primal(problem, w, b, u), w, problem.intercept_of(w, b)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -201,10 +257,18 @@ class Peer:
     run: Callable[[Instance, float], Supports]
     losses: tuple[str, ...] = ("squared",)
     sparse: bool = False
+    compiles: bool = False
+    keeps_limit: bool = False
 
     def takes(self, instance: Instance) -> bool:
         """Whether the peer knows the loss and the kind of matrix."""
-        return instance.loss in self.losses and (self.sparse or not sp.issparse(instance.X))
+        return not self.refuses(instance)
+
+    def refuses(self, instance: Instance) -> str:
+        """Why the peer cannot be asked, or nothing."""
+        if instance.loss not in self.losses:
+            return f"does not know the {instance.loss} loss"
+        return "does not take sparse data" if sp.issparse(instance.X) and not self.sparse else ""
 
 
 def largest(w: np.ndarray, k: int) -> np.ndarray:
@@ -307,21 +371,21 @@ def _l0learn(algorithm: str) -> Callable[[Instance, float], Supports]:
             setting = f"gamma={factor:g} ours" if factor else "ridge rows"
             if setting not in FINISHED:
                 yield setting, None  # it may crash
-                yield from _from_path(setting, path(factor), instance)
+                coefficients = path(factor).coeffs[0].T.tocsr()
+                yield from _from_path(setting, coefficients[:, -instance.X.shape[1] :], instance.k)
 
     return run
 
 
-def _from_path(setting: str, fit: Any, instance: Instance) -> Supports:
-    """The models of the path just up to k features and just above: the latter cut to its k largest coefficients."""
-    coefficients = fit.coeffs[0].tocsc()
-    skip = coefficients.shape[0] - instance.X.shape[1]
-    models = [coefficients[:, [i]].toarray().ravel()[skip:] for i in range(coefficients.shape[1])]
-    sizes = np.array([np.count_nonzero(w) for w in models])
-    below, above = sizes[sizes <= instance.k].max(initial=0), sizes[sizes > instance.k].min(initial=0)
+def _from_path(setting: str, models: Any, k: int) -> Supports:
+    """The models of a path (rows) just up to k features and just above: the latter cut to its k largest coefficients."""
+    models = sp.csr_matrix(models)
+    models.eliminate_zeros()
+    sizes = np.diff(models.indptr)
+    below, above = sizes[sizes <= k].max(initial=0), sizes[sizes > k].min(initial=0)
     for name, chosen in (("up to k", below), ("above k", above)):
-        for w in [w for w, size in zip(models, sizes, strict=True) if size == chosen and size > 0]:
-            yield f"{setting}, {name}", largest(w, instance.k)
+        for i in np.flatnonzero((sizes == chosen) & (sizes > 0)):
+            yield f"{setting}: {name}", largest(models[[i]].toarray().ravel(), k)
 
 
 def okridge(instance: Instance, limit: float) -> Supports:
@@ -363,6 +427,12 @@ def top_of_ridge(instance: Instance, limit: float) -> Supports:
         yield f"ridge={factor:g} ours", largest(w, instance.k)
 
 
+def _near_k(setting: str, w: np.ndarray, k: int) -> Supports:
+    """A step on the way to k features, if it is near enough for its largest coefficients to say something."""
+    if 0.5 * k <= np.count_nonzero(w):
+        yield setting, largest(w, k)
+
+
 def skglm(instance: Instance, limit: float) -> Supports:
     """Paths of the MCP (squared loss) or the lasso (logistic), cut to the k largest coefficients near k features."""
     from skglm.estimators import MCPRegression, SparseLogisticRegression
@@ -371,25 +441,128 @@ def skglm(instance: Instance, limit: float) -> Supports:
     X = sp.csc_matrix(instance.X) if sp.issparse(instance.X) else np.asfortranarray(instance.X)
     slope = np.abs(X.T @ (instance.y - instance.y.mean() * instance.intercept)).max() / n
     kind = MCPRegression if instance.loss == "squared" else SparseLogisticRegression
+    model = kind(fit_intercept=instance.intercept, warm_start=True)
     for alpha in slope * np.geomspace(0.7, 0.002, 25):
-        w = kind(alpha=alpha, fit_intercept=instance.intercept).fit(X, instance.y).coef_.ravel()
-        if 0.5 * instance.k <= np.count_nonzero(w):
-            yield f"alpha={alpha:.3g}", largest(w, instance.k)
+        w = model.set_params(alpha=alpha).fit(X, instance.y).coef_.ravel()
+        yield from _near_k(f"path: alpha={alpha:.3g}", w, instance.k)
         if np.count_nonzero(w) > 3 * instance.k:
             return
 
 
+def l1_bisection(instance: Instance, limit: float) -> Supports:
+    """scikit-learn's l1 penalty, bisected until k features are left, without a ridge and (squared loss) with ours."""
+    n = instance.X.shape[0]
+    X = sp.csc_matrix(instance.X) if sp.issparse(instance.X) else np.asfortranarray(instance.X)
+    slope = np.abs(X.T @ (instance.y - instance.y.mean() * instance.intercept)).max() / n
+    for setting, ridge in [("lasso", 0.0)] + [("elastic net, our ridge", 0.5 * instance.lam)] * (
+        instance.loss == "squared"
+    ):
+        fit = _l1_fit(X, instance, ridge)
+        low, high = 1e-6 * slope, slope
+        for _ in range(40):
+            alpha = np.sqrt(low * high)
+            w = fit(alpha)
+            yield from _near_k(f"{setting}: alpha={alpha:.3g}", w, instance.k)
+            size = np.count_nonzero(w)
+            if size == instance.k or high < 1.0001 * low:
+                break
+            low, high = (alpha, high) if size > instance.k else (low, alpha)
+
+
+def _l1_fit(X: Any, instance: Instance, ridge: float) -> Callable[[float], np.ndarray]:
+    """Coefficients for alpha ||w||_1 + (ridge / 2) ||w||^2 beside half the mean square, or the mean logistic loss."""
+    from sklearn.linear_model import ElasticNet, LogisticRegression
+
+    if instance.loss == "squared":
+        model = ElasticNet(fit_intercept=instance.intercept, warm_start=True, max_iter=5000)
+        return lambda alpha: (
+            model.set_params(alpha=alpha + ridge, l1_ratio=alpha / (alpha + ridge)).fit(X, instance.y).coef_
+        )
+    # its intercept is penalised, the less the larger its feature is
+    logistic = LogisticRegression(l1_ratio=1.0, solver="liblinear", intercept_scaling=100.0, max_iter=200)
+    logistic.set_params(fit_intercept=instance.intercept)
+    return lambda alpha: logistic.set_params(C=1.0 / (len(instance.y) * alpha)).fit(X, instance.y).coef_.ravel()
+
+
+def adelie(instance: Instance, limit: float) -> Supports:
+    """Paths of the lasso and of the elastic net."""
+    import adelie as ad
+
+    squared = instance.loss == "squared"
+    X = instance.X
+    X = ad.matrix.sparse(sp.csc_matrix(X), method="naive") if sp.issparse(X) else np.asfortranarray(X)
+    glm = ad.glm.gaussian(instance.y) if squared else ad.glm.binomial((instance.y > 0).astype(float))
+    sizes = {"max_active_size": int(1.2 * instance.k) + 2, "min_ratio": 1e-4, "lmda_path_size": 200}
+    for alpha in (1.0, 0.5, 0.1):
+        path = ad.grpnet(
+            X,
+            glm,
+            alpha=alpha,
+            intercept=instance.intercept,
+            early_exit=False,
+            progress_bar=False,
+            adev_tol=1.0,
+            **sizes,
+        )
+        yield from _from_path(f"alpha={alpha:g}", path.betas, instance.k)
+
+
+def l0bnb(instance: Instance, limit: float) -> Supports:
+    """Branch and bound along its own path of l0 penalties, with our ridge."""
+    np.Inf = np.inf  # noqa: NPY201 - which numpy 2 has no more
+    from l0bnb import fit_path
+
+    n, k = instance.X.shape[0], instance.k
+    own = {
+        "lambda_2": n * instance.lam / 4,
+        "normalize": False,
+        "time_limit": limit / (2 * k),
+    }  # for each of its penalties
+    path = fit_path(instance.X, instance.y, max_nonzeros=k, intercept=instance.intercept, **own)
+    yield from _from_path("path", np.array([step["B"] for step in path]), k)
+
+
+def el0ps(instance: Instance, limit: float) -> Supports:
+    """Branch and bound along a path of l0 penalties, with our ridge; it has no intercept: the columns are centred."""
+    from el0ps.compilation import compiled_clone
+    from el0ps.datafit import Leastsquares, Logistic
+    from el0ps.penalty import L2norm
+    from el0ps.solver import BnbSolver
+    from el0ps.utils import compute_lmbd_max
+
+    n, squared = instance.X.shape[0], instance.loss == "squared"
+    X = np.asfortranarray(instance.X - instance.X.mean(axis=0) * instance.intercept)
+    y = instance.y - instance.y.mean() * (instance.intercept and squared)
+    datafit = compiled_clone((Leastsquares if squared else Logistic)(y))
+    ridge = compiled_clone(L2norm(n * instance.lam / (4 if squared else 2)))
+    w, end = None, process_time() + limit
+    for l0 in compute_lmbd_max(datafit, ridge, X) * np.geomspace(0.99, 1e-3, 40):
+        w = (
+            BnbSolver(relative_gap=1e-4, time_limit=max(end - process_time(), 0.1) / 5)
+            .solve(datafit, ridge, X, l0, w)
+            .x
+        )
+        yield from _near_k(f"path: l0={l0:.3g}", w, instance.k)
+        if np.count_nonzero(w) >= instance.k:
+            return
+
+
+BOTH = ("squared", "logistic")
 PEERS: dict[str, Peer] = {
-    "abess": Peer("abess", abess, ("squared", "logistic"), sparse=True),
-    "scope": Peer("skscope", _skscope("ScopeSolver"), ("squared", "logistic"), sparse=True),
-    "skscope-iht": Peer("skscope", _skscope("IHTSolver"), ("squared", "logistic"), sparse=True),
-    "skscope-htp": Peer("skscope", _skscope("HTPSolver"), ("squared", "logistic"), sparse=True),
-    "l0learn-cd": Peer("fastsparsegams", _l0learn("CD"), ("squared", "logistic"), sparse=True),
-    "l0learn-swaps": Peer("fastsparsegams", _l0learn("CDPSI"), ("squared", "logistic"), sparse=True),
-    "okridge": Peer("okridge", okridge),
+    "abess": Peer("abess", abess, BOTH, sparse=True),
+    "scope": Peer("skscope", _skscope("ScopeSolver"), BOTH, sparse=True),
+    "skscope-iht": Peer("skscope", _skscope("IHTSolver"), BOTH, sparse=True),
+    "skscope-htp": Peer("skscope", _skscope("HTPSolver"), BOTH, sparse=True),
+    "l0learn-cd": Peer("fastsparsegams", _l0learn("CD"), BOTH, sparse=True),
+    "l0learn-swaps": Peer("fastsparsegams", _l0learn("CDPSI"), BOTH, sparse=True),
     "omp": Peer("sklearn", omp),
-    "ridge-top-k": Peer("sklearn", top_of_ridge, ("squared", "logistic"), sparse=True),
-    "skglm": Peer("skglm", skglm, ("squared", "logistic"), sparse=True),
+    "l1-bisection": Peer("sklearn", l1_bisection, BOTH, sparse=True),
+    "ridge-top-k": Peer("sklearn", top_of_ridge, BOTH, sparse=True),
+    "skglm": Peer("skglm", skglm, BOTH, sparse=True, compiles=True),
+    "adelie": Peer("adelie", adelie, BOTH, sparse=True),
+    "okridge": Peer("okridge", okridge, compiles=True, keeps_limit=True),
+    "l0bnb": Peer("l0bnb", l0bnb, compiles=True, keeps_limit=True),
+    "el0ps": Peer("el0ps", el0ps, BOTH, compiles=True, keeps_limit=True),
 }
 
 
@@ -402,29 +575,65 @@ def claim(figures: dict[str, float]) -> tuple[str, dict[str, float]]:
     return "claims", figures
 
 
-def answer(peer: str, limit: float, paths: list[Path]) -> None:
-    """Print each support as soon as it is there, until the time is up."""
+def tiny(instance: Instance) -> Instance:
+    """A small instance of the same kind: what compiles for it need not compile again."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 30))
+    u = X[:, :3].sum(axis=1) + rng.standard_normal(60)
+    y = u if instance.loss == "squared" else np.where(u > 0, 1.0, -1.0)
+    return replace(instance, X=sp.csr_matrix(X) if sp.issparse(instance.X) else X, y=y, k=3)
+
+
+def serve(peer: str, limit: float) -> None:
+    """Answer each line of the input, an instance's file and the settings not to try again, until there is none left."""
     sys.path.pop(0)  # this folder's names are not the packages'
-    importlib.import_module(PEERS[peer].module)
-    for i, path in enumerate(paths):
-        instance = Instance.load(path)
-        clock = start = perf_counter()
-        for setting, found in PEERS[peer].run(instance, limit):
-            now = perf_counter()
-            line: dict[str, Any] = {"setting": setting, "seconds": now - clock}
-            if found is None:
-                line = {"trying": [setting]}
-            elif isinstance(found, dict):
-                line = {"claims": found}
-            else:
-                line["support"] = found.tolist()
-            print("\n@" + json.dumps({"instance": i, **line}), flush=True)
-            clock = now
-            if now - start > limit and PEERS[peer].module != "okridge":  # which keeps to the limit itself
-                break
-        print("\n@" + json.dumps({"instance": i, "done": True}), flush=True)
+    signal.alarm(STARTING)  # an alarm that nothing waits for ends the process
+    how = PEERS[peer]
+    importlib.import_module(how.module)
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    warm: set[tuple[str, bool]] = set()
+    for line in sys.stdin:
+        path, finished = json.loads(line)
+        FINISHED.clear()
+        FINISHED.update(finished)
+        failure = ""
+        try:
+            instance = Instance.load(path)
+            kind = (instance.loss, sp.issparse(instance.X))
+            if how.compiles and kind not in warm:
+                signal.alarm(STARTING)
+                list(how.run(tiny(instance), 5.0))
+                warm.add(kind)
+            signal.setitimer(signal.ITIMER_PROF, LEEWAY * limit)
+            signal.setitimer(signal.ITIMER_REAL, PATIENCE * limit)
+            answer(how, instance, limit)
+        except Exception as error:
+            failure = f"{type(error).__name__}: {error}".splitlines()[-1]
+        for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+            signal.setitimer(timer, 0.0)
+        tell(done=failure)
+
+
+def answer(how: Peer, instance: Instance, limit: float) -> None:
+    """Print each support as soon as it is there, until the time is up."""
+    clock = start = process_time()
+    for setting, found in how.run(instance, limit):
+        now = process_time()
+        if found is None:
+            tell(trying=[setting])
+        elif isinstance(found, dict):
+            tell(claims=found)
+        else:
+            tell(setting=setting, seconds=now - clock, support=found.tolist())
+        clock = process_time()
+        if now - start > limit and not how.keeps_limit:
+            break
+
+
+def tell(**what: Any) -> None:
+    """One line for the other interpreter; peers print too."""
+    print("\n@" + json.dumps(what), flush=True)
 
 
 if __name__ == "__main__":
-    FINISHED.update(json.loads(sys.argv[3]))
-    answer(sys.argv[1], float(sys.argv[2]), [Path(path) for path in sys.argv[4:]])
+    serve(sys.argv[1], float(sys.argv[2]))

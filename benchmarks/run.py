@@ -10,15 +10,17 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from certified import PARTS as CERTIFIED
 from certified import Bench, Peers
-from convergence import compare
 from diht import Problem
 from diht.datasets import read_table
+from diht.experiments.timing import Plan, compare
 from diht.losses import Hinge, SmoothedHinge
 from kernels import iteration_costs, selection_costs
 from measure import Row, machine
@@ -73,12 +75,13 @@ def convergence(folder: Path) -> Iterator[str]:
         for loss in (SmoothedHinge(0.25), Hinge()):
             for lam in (0.002, 0.0002):
                 problem = Problem(table.X, table.y, loss=loss, k=k, lam=lam, n_threads=2)
-                outcomes = compare(problem)
-                iht = next(outcome.seconds for outcome in outcomes if outcome.method == "IHT")
+                outcomes = compare(problem, Plan(repeats=5))
+                iht = next(median(outcome.seconds) for outcome in outcomes if outcome.method == "IHT")
                 for o in outcomes:
-                    faster = f"{iht / o.seconds:.1f}" if o.reached else "not reached"
+                    seconds, step = median(o.seconds), "" if o.step is None else f"{o.step:.3g}"
+                    faster = f"{iht / seconds:.1f}" if seconds < inf else "not reached"
                     yield (
-                        f"| {name} | {k} | {loss.name} | {lam} | {o.method} | {o.step:.3g} | {o.passes:.1f} | {o.seconds:.3f} "
+                        f"| {name} | {k} | {loss.name} | {lam} | {o.method} | {step} | {o.passes:.1f} | {seconds:.3f} "
                         f"| {faster} | {o.objective:.6f} |"
                     )
 

@@ -7,8 +7,8 @@ import scipy.sparse as sp
 from mpmath import mpf
 
 from diht import Problem
-from diht.constraint import Cardinality, Constraint, Node
-from diht.design import gram_kernels
+from diht.constraint import Cardinality, Constraint, Node, threshold_scale
+from diht.design import gram_kernels, quadratic, relaxation
 from diht.duality import lower_bound, upper_bound
 from diht.shift import problem_gram, shifted_bound, smallest_eigenvalue
 from diht.solvers.gram import GramRelaxation, tightened
@@ -91,12 +91,13 @@ def test_columns_that_underflow():
     assert smallest_eigenvalue(problem, known=gram) == 0.0
 
 
-def test_kernels_against_numpy():
+@pytest.mark.parametrize("steps", [quadratic, gram_kernels], ids=["numpy", "compiled"])
+def test_steps_against_their_definitions(steps):
     rng = np.random.default_rng(1)
     K = problem_gram(Problem(rng.standard_normal((30, 9)), rng.standard_normal(30), k=3, lam=0.1)).matrix
     p, c, work = rng.standard_normal(9), np.empty(9), np.empty(9)
     p[::4] = 0.0
-    last = gram_kernels.correlate(K, 0.2, p, c)
+    last = steps.correlate(K, 0.2, p, c)
     np.testing.assert_allclose(c, K[9, :9] - K[:9, :9] @ p + 0.2 * p, rtol=1e-12)
     assert last == pytest.approx(K[9, 9] - K[9, :9] @ p)
     for constraint in (
@@ -110,16 +111,70 @@ def test_kernels_against_numpy():
         state[inside], state[outside] = 1, -1
         v = p.copy()
         v[outside] = 0.0
-        assert gram_kernels.squared_norm(c, state, m, work) == pytest.approx(constraint.value(c))
+        assert steps.squared_norm(c, state, m, work) == pytest.approx(constraint.value(c))
         # Omega(v) <= x'v - nu(x)^2/2 for x = any; equality at the optimum of the proximal map
         if m > 0:
             q = constraint.prox(v, 0.7)
             x = (v - q) / 0.7
-            assert gram_kernels.relaxation(q, state, m, work) == pytest.approx(
+            assert steps.relaxation(q, state, m, 0.0, work) == pytest.approx(
                 q @ x - 0.5 * constraint.value(x), rel=1e-9
             )
         else:
-            assert gram_kernels.relaxation(v, state, m, work) == np.inf
+            assert steps.relaxation(v, state, m, 0.0, work) == np.inf
+
+
+@pytest.mark.parametrize("r", [0.0, 1e-3, 1.0, 1e3])
+def test_scale_by_numpy_and_compiled(r):
+    rng = np.random.default_rng(4)
+    for n in (1, 2, 10, 200):
+        for a in (rng.random(n), rng.integers(0, 3, n).astype(float), np.zeros(n), 10.0 ** rng.uniform(-20, 20, n)):
+            for m in (0, 1, n // 2, n):
+                theta = relaxation.threshold_scale(a, m, r, 0.0)
+                for start in (0.0, 0.3 * theta if np.isfinite(theta) else 1.0):
+                    found = threshold_scale(a, m, r, start)
+                    assert (found in (0.0, np.inf)) == (theta in (0.0, np.inf))
+                    if 0.0 < theta < np.inf:  # not unique where no z is between 0 and 1, but z is
+                        z = np.clip(a / theta - r, 0.0, 1.0)
+                        np.testing.assert_allclose(np.clip(a / found - r, 0.0, 1.0), z, rtol=0.0, atol=1e-9)
+                        assert z.sum() == pytest.approx(m)
+                    else:
+                        assert found == theta
+
+
+@pytest.mark.parametrize("lam", [1e-3, 1.0])
+@pytest.mark.parametrize("sigma", [0.0, 0.05])
+def test_numpy_and_compiled_agree(sigma, lam):
+    X, y = regression(60, 20, seed=4)
+    gram = problem_gram(Problem(X, y, k=5, lam=lam))
+    norm = float(np.linalg.norm(gram.size))
+    for inside, outside, m in (([], [], 5), ([2, 7], [0, 1, 9], 3), ([3], [], 0), ([], [4], 19)):
+        state = np.zeros(20, dtype=np.int8)
+        state[inside], state[outside] = 1, -1
+        for tol, max_iter in ((1e-11, 20_000), (1e-3, 20_000), (0.0, 2)):
+            found = []
+            for steps in (quadratic, gram_kernels):
+                p, c = np.zeros(20), np.empty(20)
+                result = steps.relax(
+                    gram.matrix, gram.size, gram.error, norm, state, m, m + len(inside), lam, sigma, 1.0, p, c, tol,
+                    np.inf, max_iter,
+                )  # fmt: skip
+                found.append((p, c, result))
+            (p, c, result), (p_compiled, c_compiled, compiled) = found
+            np.testing.assert_allclose(result[:4], compiled[:4], rtol=1e-9)
+            np.testing.assert_allclose(p, p_compiled, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(c, c_compiled, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("patience", [0, 3, 1000])
+def test_compiled_steps_continue_those_of_numpy(patience, monkeypatch):
+    monkeypatch.setattr(quadratic, "PATIENCE", patience)
+    X, y, _ = paper_design(80, 10, 60, seed=1)
+    problem = Problem(X, y, k=10, lam=1e-3)
+    solved = GramRelaxation(problem).solve(tol=1e-10)
+    monkeypatch.undo()
+    expected = GramRelaxation(problem).solve(tol=1e-10)
+    assert solved.value == pytest.approx(expected.value, rel=1e-9)
+    np.testing.assert_allclose(solved.p, expected.p, atol=1e-6 * np.abs(expected.p).max())
 
 
 PROBLEMS = [

@@ -1,6 +1,7 @@
 """Linear models with at most k features, and a proof of how good they are.
 
 >>> from diht import SparseRegressor, SparseClassifier   # scikit-learn estimators
+>>> from diht import sparse_path, SparseRegressorCV, SparseClassifierCV   # many k, and the best of them
 >>> from diht import Problem, solve, certify             # the same, without scikit-learn
 """
 
@@ -9,21 +10,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diht.constraint import Cardinality
+    from diht.cross_validation import SparseClassifierCV, SparseRegressorCV
     from diht.estimators import SparseClassifier, SparseRegressor
     from diht.loop import certify, solve
+    from diht.path import sparse_path
     from diht.problem import Problem
 
 __version__ = "0.1.0"
 
-__all__ = ["Cardinality", "Problem", "SparseClassifier", "SparseRegressor", "certify", "solve"]
+__all__ = [
+    "Cardinality",
+    "Problem",
+    "SparseClassifier",
+    "SparseClassifierCV",
+    "SparseRegressor",
+    "SparseRegressorCV",
+    "certify",
+    "solve",
+    "sparse_path",
+]
 
 _HOMES = {
     "Cardinality": "diht.constraint",
     "Problem": "diht.problem",
     "SparseClassifier": "diht.estimators",
+    "SparseClassifierCV": "diht.cross_validation",
     "SparseRegressor": "diht.estimators",
+    "SparseRegressorCV": "diht.cross_validation",
     "certify": "diht.loop",
     "solve": "diht.loop",
+    "sparse_path": "diht.path",
 }
 
 

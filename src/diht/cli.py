@@ -1,4 +1,4 @@
-"""The command ``diht``: fit a sparse model to a file, predict with it, prove how good a model is."""
+"""The command ``diht``: fit a sparse model to a file, predict with it, prove how good a model is; redo the paper's figures."""
 
 from __future__ import annotations
 
@@ -166,6 +166,19 @@ and else those of "diht fit".
 
 {_FILES}"""
 
+_REPRODUCE_NOTES = """\
+Figures (default: all): fig1 (estimation error and support recovery), fig2 and
+fig4 (time to IHT's objective, smoothed hinge and hinge), fig3 and fig5 (the
+primal-dual gap), theory (the theorem's bounds where the optimum is known).
+
+FOLDER gets results.csv, one line a measurement, and index.html. Started again
+after it was stopped, however that was, the command goes on where it was.
+
+Data: --data, or the environment variable DIHT_DATA, names the folder with
+news20.binary, rcv1_*.binary and imdb.train, as LIBSVM has them; a full run
+downloads what it can. A generated stand-in takes the place of a missing RCV1.
+"""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
@@ -180,6 +193,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fit(_command(commands, "fit", "fit a model and bound how far it is from the best", _FIT_NOTES))
     _add_predict(_command(commands, "predict", "predict with a fitted model, one line a sample", _FILES))
     _add_certify(_command(commands, "certify", "bound how far any model is from the best", _CERTIFY_NOTES))
+    _add_reproduce(_command(commands, "reproduce", "measure the paper's figures again", _REPRODUCE_NOTES))
     return parser
 
 
@@ -241,6 +255,19 @@ def _add_certify(parser: _Arguments) -> None:
     _add_exact(solve)
     _add_limits(solve)
     _add_quiet(solve)
+
+
+def _add_reproduce(parser: _Arguments) -> None:
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help="which ones (see below)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a few minutes on 2 cores (the default)")
+    size.add_argument("--full", action="store_true", help="all of the paper's settings: several hours")
+    parser.add_argument(
+        "--out", default="diht-reproduction", metavar="FOLDER", help="where it goes (default: diht-reproduction)"
+    )
+    parser.add_argument("--data", metavar="FOLDER", help="where the data sets are")
+    parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes for fig1 (default: all cores)")
+    _add_quiet(parser)
 
 
 def _add_standardize(group: _Arguments, summary: str) -> None:

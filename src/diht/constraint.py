@@ -123,8 +123,6 @@ class Constraint(ABC):
 
     def relaxation(self, w: Vector) -> float:
         r""":math:`\Omega(w)`, the relaxation of half the squared norm; see `prox`."""
-        from diht.design.relaxation import threshold_scale
-
         m, inside, _ = self.free(len(w))
         magnitudes = np.abs(w)
         magnitudes[inside] = 0.0
@@ -143,18 +141,15 @@ class Constraint(ABC):
         .. math:: \mathrm{prox}(q)_j = \frac{z_j q_j}{z_j + r}, \qquad z_j = \mathrm{clip}(|q_j| / \theta - r, 0, 1), \quad
                   \sum_j z_j = m .
         """
-        from diht.design.relaxation import berhu, threshold_scale
-
         m, inside, outside = self.free(len(q))
         q = q.copy()
         q[outside] = 0.0
         magnitudes = np.abs(q)
         magnitudes[inside] = 0.0
         theta = threshold_scale(magnitudes[magnitudes > 0.0], m, r, 0.0)
-        w = np.empty_like(q)
-        berhu(q, r, theta, w)
-        w[inside] = q[inside] / (1.0 + r)
-        return w
+        magnitudes = np.maximum(np.minimum(magnitudes - r * theta, magnitudes / (1.0 + r)), 0.0)
+        magnitudes[inside] = np.abs(q[inside]) / (1.0 + r)
+        return np.copysign(magnitudes, q)
 
 
 @dataclass(frozen=True)
@@ -276,6 +271,38 @@ def _forcing(v: Vector, k: int) -> tuple[Vector, Vector]:
         add = np.maximum(last - squares, 0.0)
         add[order[:k]] = 0.0
     return drop, add
+
+
+def threshold_scale(magnitudes: Vector, m: int, r: float, theta: float) -> float:
+    """Return the theta for which ``clip(magnitudes / theta - r, 0, 1)`` adds up to m; 0 if no more than m of them are positive.
+
+    The sum grows piecewise linearly with t = 1/theta; Newton's method, kept in a bracket, ends on the right piece. `theta`, if
+    positive, is where the search begins. :func:`diht.design.relaxation.threshold_scale` is the same, compiled.
+    """
+    if np.count_nonzero(magnitudes) <= m:
+        return 0.0
+    if m <= 0:
+        return np.inf
+    a, n = np.sort(magnitudes), len(magnitudes)
+    t = 1.0 / theta if theta > 0.0 else (1.0 + r) / float(a[-1])
+    low, high = 0.0, np.inf
+    for _ in range(300):
+        start, stop = int(a.searchsorted(r / t)), int(a.searchsorted((1.0 + r) / t))
+        inner, whole, middle = float(a[start:stop].sum()), n - stop, stop - start
+        total = t * inner - r * middle + whole
+        if abs(total - m) <= 1e-13 * m:
+            break
+        if total < m:
+            low = t
+        else:
+            high = t
+        new = (m - whole + r * middle) / inner if inner > 0.0 else -1.0
+        if not low < new < high:
+            new = 0.5 * (low + high) if high < np.inf else 2.0 * t
+        if abs(new - t) <= 1e-15 * t:
+            break
+        t = new
+    return 1.0 / t
 
 
 def as_constraint(k: int | Constraint) -> Constraint:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.step import Step
-from diht.losses import Loss
+from diht.losses import Logistic, Loss
 
 __all__ = ["balanced", "best_intercept", "increasing_root"]
 
@@ -21,6 +21,8 @@ Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
+_ROUNDED = 8.0  # multiple of that within which Newton's method need not be followed by another
+_SHORT = 10_000  # terms up to which numpy computes a sum
 
 
 def increasing_root(h: Callable[[float], float], start: float = 0.0, noise: float = 0.0) -> float:
@@ -89,17 +91,32 @@ def _illinois(
 
 
 def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0) -> float:
-    """Minimiser over b of sum_i s_i l(u_i + b, y_i)."""
-    noise = _U * float(s @ np.abs(loss.derivative(u + start, y)))
-    return increasing_root(_total_slope(loss, u, y, s), start, noise)
+    """Minimiser over b of sum_i s_i l(u_i + b, y_i).
+
+    Secants are followed as long as each halves the slope, and only for the logistic loss: others have kinks, or nearly.
+    """
+    b, best, least, before, step = start, start, np.inf, 0.0, 0.0
+    while True:
+        slopes = np.asarray(loss.derivative(u + b, y))
+        slope, noise = float(s @ slopes), _U * float(s @ np.abs(slopes))
+        if abs(slope) <= noise:
+            return b
+        if not isinstance(loss, Logistic) or not abs(slope) <= 0.5 * least:
+            break
+        curvature = (slope - before) / step if step else float(s @ loss.second_derivative(u + b, y))
+        if not curvature > 0.0:
+            break
+        best, least, before, step = b, abs(slope), slope, -slope / curvature
+        b += step
+    return best if least <= _ROUNDED * noise else increasing_root(_total_slope(loss, u, y, s), best, noise)
 
 
 def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector) -> Callable[[float], float]:
-    """Return sum_i s_i l'(u_i + b, y_i) as a function of b, compiled where the loss has a compiled formula."""
+    """Return sum_i s_i l'(u_i + b, y_i) as a function of b, compiled where the loss has a compiled formula and the sum is long."""
     step = Step(loss, "derivative")
     codes = step.codes()
-    if codes is None:
-        return lambda b: step.total(u, u, y, s, b)
+    if codes is None or len(u) <= _SHORT:
+        return lambda b: float(s @ step(u, u + b, y))
     from diht.design.kernels import weighted_step
 
     return lambda b: float(weighted_step(codes, u, u, b, y, s))

@@ -20,12 +20,14 @@ from diht.design.base import (
 )
 from diht.design.step import Codes, Vector
 
+SMALL = 30_000  # entries up to which whole products are as fast as anything else
+
 
 class DenseDesign(StoredDesign):
     """A dense matrix of float32 or float64, never copied if it is contiguous.
 
-    Full products of float64 matrices go to BLAS. Everything else is compiled: float32 entries are converted in registers, and
-    the fused step reads each row once. A Fortran-ordered matrix is treated in chunks of rows.
+    Full products of float64 matrices, and all those of small ones, go to BLAS. Everything else is compiled: float32 entries are
+    converted in registers, and the fused step reads each row once. A Fortran-ordered matrix is treated in chunks of rows.
 
     Parameters
     ----------
@@ -41,6 +43,7 @@ class DenseDesign(StoredDesign):
         self._X = X.view()
         self._X.flags.writeable = False
         self._kernel_view = self._X if self._by_rows else self._X.T
+        self._is_small = X.size <= SMALL
         self._nonnegative: bool | None = None
 
     @property
@@ -100,12 +103,12 @@ class DenseDesign(StoredDesign):
 
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``."""
-        if rows is None and self.dtype == np.float64 and self._hint(support).size == 0:
-            self._passes += 1.0
+        chosen = self._hint(support)
+        if rows is None and self.dtype == np.float64 and (chosen.size == 0 or self._is_small):
+            self._passes += (chosen.size or self.shape[1]) / self.shape[1]
             return np.asarray(self._X @ np.asarray(w, dtype=np.float64))
         before = self._passes
         out = super().matvec(w, support, rows)
-        chosen = self._hint(support)
         if chosen.size:
             self._passes = before + (self._passes - before) * chosen.size / self.shape[1]
         return out
@@ -116,6 +119,13 @@ class DenseDesign(StoredDesign):
             self._passes += 1.0
             return np.asarray(self._X.T @ np.asarray(c, dtype=np.float64))
         return super().rmatvec(c, rows)
+
+    def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
+        """Compute ``X w`` and ``X' c`` with one read of X."""
+        if not self._is_small:
+            return super().matvec_rmatvec(w, c)
+        self._passes -= 1.0  # the second product finds X in the cache
+        return self.matvec(w), self.rmatvec(c)
 
     def columns(self, support: Index) -> DenseDesign:
         """Return a copy restricted to some features."""

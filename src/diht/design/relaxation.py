@@ -69,13 +69,6 @@ def shrink(q: float, shift: float, factor: float) -> float:
 
 
 @jit
-def berhu(q: Array, r: float, theta: float, w: Array) -> None:
-    """Write the proximal map of q at a known theta to w."""
-    for j in range(q.size):
-        w[j] = shrink(q[j], r * theta, 1.0 / (1.0 + r))
-
-
-@jit
 def refresh(
     q: Array, w: Array, inside: Array, m: Integer, r: float, theta: float, at: Array, n_at: Integer, magnitudes: Array
 ) -> tuple[float, Integer]:

@@ -12,7 +12,7 @@ from html import escape
 
 import numpy as np
 
-from diht.experiments.claims import by, chosen, number
+from diht.experiments.claims import by, chosen, median, number
 from diht.experiments.table import Row
 
 __all__ = ["METHODS", "STYLE", "Chart", "Series", "charts_of", "sheet"]
@@ -46,8 +46,11 @@ STRIP = 22  # above the plot, for what was never reached
 
 def _colours(side: int) -> str:
     methods = "".join(f".m-{name.lower()}{{color:{colours[side]}}}" for name, colours in METHODS.items())
-    ink, faint, grid = (("#1b1f24", "#57606a", "#d8dee4"), ("#e6edf3", "#9aa4af", "#343d47"))[side]
-    return f".chart{{color:{ink}}}.faint{{color:{faint}}}.grid{{color:{grid}}}{methods}"
+    paper, ink, faint, grid = (
+        ("#ffffff", "#1b1f24", "#57606a", "#d8dee4"),
+        ("#0d1117", "#e6edf3", "#9aa4af", "#343d47"),
+    )[side]
+    return f".paper{{fill:{paper}}}.chart{{color:{ink}}}.faint{{color:{faint}}}.grid{{color:{grid}}}{methods}"
 
 
 STYLE = (
@@ -191,7 +194,7 @@ class _Drawing:
         self.rows = _legend_rows([series.label for series in chart.series])
         values = [y for series in chart.series for y in (*series.y, *(series.low or ()), *(series.high or ()))]
         self.strip = STRIP * any(math.isinf(y) for y in values)
-        self.top = 44 + 17 * len(self.rows) + self.strip
+        self.top = 44 + 17 * len(self.rows) + self.strip + 14 * len(chart.rules)
         self.bottom = self.top + PLOT_HEIGHT
         self.height = self.bottom + BOTTOM
         x = [x for series in chart.series for x in series.x] + [at for at, _ in chart.rules if math.isfinite(at)]
@@ -254,9 +257,9 @@ class _Drawing:
     def _rules(self) -> str:
         parts = []
         for i, (at, word) in enumerate(rule for rule in self.chart.rules if math.isfinite(rule[0])):
-            x, y = self.x(at), self.top + 11 + 14 * i
+            x, y = self.x(at), self.top - 4 - 14 * i
             beside = f'x="{x - 4:.1f}" text-anchor="end"' if x > (LEFT + WIDTH) / 2 else f'x="{x + 4:.1f}"'
-            parts.append(f'<path class="rule" stroke-dasharray="2 3" d="M{x:.1f} {self.top}V{self.bottom}"/>')
+            parts.append(f'<path class="rule" stroke-dasharray="2 3" d="M{x:.1f} {y - 8}V{self.bottom}"/>')
             parts.append(f'<text class="small" {beside} y="{y}">{escape(word)}</text>')
         return f'<g class="faint">{"".join(parts)}</g>' if parts else ""
 
@@ -381,7 +384,7 @@ def sheet(charts: Sequence[Chart], columns: int = 2) -> str:
     fixed = STYLE.replace(".chart{display:block;width:100%;height:auto}", "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {sum(heights)}" width="{width}" height="{sum(heights)}">'
-        f"<style>{fixed}</style>\n{''.join(parts)}</svg>\n"
+        f'<style>{fixed}</style><rect class="paper" width="100%" height="100%"/>\n{"".join(parts)}</svg>\n'
     )
 
 
@@ -430,8 +433,8 @@ def _share(values: list[float]) -> tuple[float, float, float]:
 
 
 def _median(values: list[float]) -> tuple[float, float, float]:
-    """Median, least and greatest; of an even number the lower median, which is a value that was measured."""
-    return float(np.percentile(values, 50, method="lower")), min(values), max(values)
+    """Median, least and greatest."""
+    return median(values), min(values), max(values)
 
 
 def _estimation_charts(rows: Sequence[Row]) -> list[Chart]:

@@ -6,6 +6,7 @@ The rules are the same for every figure and are printed on the page (:data:`RULE
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -18,8 +19,8 @@ from scipy import stats
 from diht.experiments.table import Row
 
 __all__ = [
-    "FIGURES", "HOLDS", "IN_PART", "NOT", "NOT_RUN", "RULES", "Claim", "Spread", "by", "chosen", "judge", "number",
-    "parts_of", "speedups",
+    "FIGURES", "HOLDS", "IN_PART", "NOT", "NOT_RUN", "RULES", "Claim", "Spread", "by", "chosen", "judge", "median",
+    "number", "parts_of", "speedups",
 ]  # fmt: skip
 
 HOLDS, IN_PART, NOT, NOT_RUN = "holds", "holds in part", "does not hold", "not run"
@@ -37,15 +38,18 @@ DUAL, PRIMAL = ("DIHT", "SDIHT"), ("IHT", "HTP", "SVR-GHT")
 LEVEL = 0.05  # of all comparisons of a claim together
 TIE = 1e-3  # relative differences below this are the solvers' tolerance
 MUCH = 2.0  # "much less time" is half the time
+NEAR = (0.5, 1.2)  # "comparable to k or slightly smaller"
 CLOSED = 1e-3  # a relative gap that counts as zero
 
 RULES = (
     f"Figure 1 compares two methods copy by copy: one is worse where the mean of the differences is so by a one-sided t-test "
     f"(for recovery, an exact sign test) at a level of {LEVEL:g} divided by the number of comparisons, and differs by more "
-    f"than {TIE:g} of the value. “Holds” means worse nowhere and better somewhere.",
+    f"than {TIE:g} of the value. “Holds” means worse nowhere and better somewhere; level everywhere is in part. N is comparable "
+    f"to k or slightly smaller from {NEAR[0]:g} k to {NEAR[1]:g} k.",
     f"Figures 2 and 4: “much less time” means in every run less than the fastest of the primal methods, and at the median "
     f"{MUCH:g} times less.",
-    f"Figures 3 and 5: a gap is zero where it is below {CLOSED:g} of the objective; one curve falls faster than another where it "
+    f"Figures 3 and 5: a gap is zero where it is below {CLOSED:g} of the objective, in part where only one of the two is or both "
+    f"fell tenfold; one curve falls faster than another where it "
     f"is lower at nine of ten epochs at which they differ by more than {TIE:g} of their value.",
     "Otherwise a claim holds in part where it is true of at least half of what was compared. A theorem holds or does not.",
 )
@@ -93,8 +97,9 @@ class Spread:
     def of(cls, values: Sequence[float]) -> Spread:
         """Summarise ratios; one that is no number (never by never) counts as zero."""
         ratios = np.nan_to_num(np.asarray(values, dtype=np.float64), nan=0.0, posinf=np.inf)
-        middle = float(np.percentile(ratios, 50, method="lower"))  # of an even number the lower: never half of infinity
-        return cls(middle, float(ratios.min()), float(ratios.max()), int((ratios > 1).sum()), len(ratios))
+        return cls(
+            median(ratios.tolist()), float(ratios.min()), float(ratios.max()), int((ratios > 1).sum()), len(ratios)
+        )
 
     def __str__(self) -> str:
         """Median and range."""
@@ -152,6 +157,11 @@ def number(value: float) -> str:
     if value and not 1e-3 <= abs(value) < 1e6:
         return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def median(values: Sequence[float]) -> float:
+    """Return the median; where some values are infinite and two share the middle, the lower of them."""
+    return float(statistics.median(values) if all(map(math.isfinite, values)) else statistics.median_low(values))
 
 
 def _verdict(good: int, total: int) -> str:
@@ -341,16 +351,15 @@ def _where_it_matters(rows: Sequence[Row]) -> Claim:
             peaks.append((d, n, gains[n]))
     if not peaks or not k:
         return Claim("fig1", title, paper, "", NOT_RUN)
-    good = sum(gain > 0 and 0.5 * k <= n <= 1.2 * k for _, n, gain in peaks)
+    good = sum(gain > 0 and NEAR[0] * k <= n <= NEAR[1] * k for _, n, gain in peaks)
     told = [
-        f"at d = {d} by {number(gain)} at N = {n} = {n / k:.2g} k"
+        f"at d = {d} DIHT's mean error is lowest against the better of IHT and HTP at N = {n} = {n / k:.2g} k, by {number(gain)}"
         if gain > 0
-        else f"at d = {d} nowhere lower than the better of IHT and HTP"
+        else f"at d = {d} DIHT's mean error is nowhere lower than that of the better of IHT and HTP"
         for d, n, gain in peaks
     ]
-    return Claim(
-        "fig1", title, paper, f"DIHT's mean error is lowest against them {_listed(told)}.", _verdict(good, len(peaks))
-    )
+    sentence = f"{_listed(told)}."
+    return Claim("fig1", title, paper, sentence[0].upper() + sentence[1:], _verdict(good, len(peaks)))
 
 
 # -------------------------------------------------------------------------------------------- figures 2 and 4: time
@@ -394,7 +403,9 @@ def _judge_time(figure: str, part: tuple[Any, ...], rows: Sequence[Row]) -> list
         return [Claim(figure, title, paper, "", NOT_RUN, part)]
     primal = [name for name in PRIMAL if chosen(rows, method=name, measure="seconds")]
     told = [_times(method, seconds, passes) for method in (*DUAL, "auto") if (method, "fastest") in seconds]
-    sentence = f"Against the fastest of {_listed(primal)}, {'; '.join(told)}{_never(rows)}."
+    clocks = chosen(rows, measure="seconds")
+    sizes = [_count(len(by(clocks, name)), noun) for name, noun in (("k", "value"), ("seed", "repeat"))]
+    sentence = f"Over {sizes[0]} of k and {sizes[1]}, against the fastest of {_listed(primal)}, {'; '.join(told)}{_never(rows)}."
     return [Claim(figure, title, paper, sentence, _time_verdict([s for s in spreads.values() if s]), part)]
 
 
@@ -443,7 +454,7 @@ def _judge_gaps(figure: str, part: tuple[Any, ...], rows: Sequence[Row]) -> list
 def _curve(rows: Sequence[Row], method: str, measure: str) -> dict[float, float]:
     """Median over the repeats at each epoch."""
     own = [row for row in chosen(rows, method=method, measure=measure) if row.epoch is not None]
-    return {epoch: float(np.median([row.value for row in at])) for epoch, at in by(own, "epoch").items()}
+    return {epoch: median([row.value for row in at]) for epoch, at in by(own, "epoch").items()}
 
 
 def _closes(curves: Mapping[str, Mapping[float, float]]) -> tuple[str, str]:
@@ -482,7 +493,7 @@ def _falls_faster(curves: Mapping[str, Mapping[float, float]]) -> tuple[str, str
 def _judge_theory(figure: str, part: tuple[Any, ...], rows: Sequence[Row]) -> list[Claim]:
     name = f"{_name(part)}: " if part else ""
     error = "The squared distance of the dual vector to the optimum is at most c₁ (1 + ln t) / t after t iterations."
-    gap = "Once the support is found the primal-dual gap stays below a bound that falls like √(ln t / t)."
+    gap = "From t₀ on the primal-dual gap stays below a bound that falls like √(ln t / t)."
     support = "From iteration t₀ on, which the theorem gives in closed form, the model has the optimal support."
     return [
         Claim(figure, f"{name}error bound", error, *_below(rows, "dual_error"), part),

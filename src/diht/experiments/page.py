@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -24,6 +25,7 @@ from diht.experiments.claims import (
     by,
     chosen,
     judge,
+    median,
     number,
     parts_of,
     speedups,
@@ -38,10 +40,10 @@ _MAX_LINES = 14  # of a table of medians: of more, some are left out evenly
 _NOTES = {
     "fig1": "Sparse ridge regression; λ chosen for each method on other copies. Shaded: two standard errors on either side.",
     "fig2": "Step sizes tuned by the objective after equal numbers of passes. Medians; shaded from the least to the greatest.",
-    "fig3": "With the step sizes of figure 2.",
+    "fig3": "Step sizes tuned by the gap after equal numbers of epochs. auto is shown with its best model and best bound so far.",
     "theory": "DIHT with the theorem’s own step, on a problem small enough to know the optimum. Dashed: what the theorem promises.",
 }
-_NOTES |= {"fig4": _NOTES["fig2"], "fig5": "With the step sizes of figure 4."}
+_NOTES |= {"fig4": _NOTES["fig2"], "fig5": _NOTES["fig3"]}
 
 _CSS = """
 :root{color-scheme:light dark;--paper:#fff;--card:#f6f8fa;--ink:#1b1f24;--faint:#57606a;--edge:#d8dee4;
@@ -172,7 +174,8 @@ def _card(figure: str, part: tuple[Any, ...], claims: Sequence[Claim], rows: Seq
     tables = _tables(figure, rows)
     shown = f"<details><summary>Table</summary>{tables}</details>" if tables else ""
     anchor = f' id="{name}"' if part else ""
-    wide = " wide" if len(claims) > 1 and figure != "fig1" else ""  # as many claims as charts: below, not beside them
+    beside = rows and (figure == "fig1" or len(claims) == 1)  # where there are as many claims as charts they come below
+    wide = "" if beside else " wide"
     said = "".join(_claim(claim) for claim in claims)
     return (
         f'<article class="card{wide}"{anchor}><div class="charts">{charts}</div><div class="claims">{said}</div>{shown}'
@@ -213,6 +216,7 @@ _TABLES = {
     "fig3": ("epoch", {"relative_gap": "gap / objective, median", "seconds": "seconds, median"}),
     "theory": ("epoch", {"dual_error": "squared distance to the dual optimum", "gap": "gap"}),
 }
+_HEADS = {"fig1": "N", "fig2": "k", "fig3": "epoch", "fig4": "k", "fig5": "epoch", "theory": "t"}
 _TABLES |= {"fig4": _TABLES["fig2"], "fig5": _TABLES["fig3"]}
 
 
@@ -236,20 +240,30 @@ def _medians(rows: Sequence[Row], measure: str, x: str, caption: str) -> str:
             own = [row for row in chosen(rows, method=name, measure=kind) if getattr(row, x) is not None]
             if own:
                 columns[heading] = {at: _cell(group) for at, group in by(own, x).items()}
-    places = sorted({at for column in columns.values() for at in column})
-    if not places:
-        return ""
-    kept = sorted({round(i) for i in np.linspace(0, len(places) - 1, min(len(places), _MAX_LINES))})
-    lines = [[number(places[i]), *(column.get(places[i], "") for column in columns.values())] for i in kept]
-    return _table(caption, [{"n": "N", "epoch": "t" if "_error" in measure else "epoch"}.get(x, x), *columns], lines)
+    places = _places(list(columns.values()))
+    lines = [[number(at), *(_at(column, at, x == "epoch") for column in columns.values())] for at in places]
+    return _table(caption, [_HEADS[rows[0].figure], *columns], lines) if lines else ""
+
+
+def _places(columns: Sequence[Collection[float]]) -> list[float]:
+    """Return where two methods or more were looked at (or one, if there are no such places): not too many."""
+    often = Counter(at for column in columns for at in column)
+    places = sorted(at for at, times in often.items() if times > 1) or sorted(often)
+    kept = np.linspace(0, len(places) - 1, min(len(places), _MAX_LINES))
+    return [places[i] for i in sorted({round(i) for i in kept})]
+
+
+def _at(column: Mapping[float, str], place: float, carried: bool) -> str:
+    """Return the value at a place; with `carried` the last one before it, for what is looked at now and then."""
+    earlier = [at for at in column if at <= place] if carried else []
+    return column[max(earlier)] if earlier else column.get(place, "")
 
 
 def _cell(rows: Sequence[Row]) -> str:
     values = [row.value for row in rows]
     if rows[0].measure == "recovered" and rows[0].figure == "fig1":
         return number(100 * float(np.mean(values)))
-    middle = float(np.percentile(values, 50, method="lower"))
-    return "never" if math.isinf(middle) else number(middle)
+    return "never" if math.isinf(median(values)) else number(median(values))
 
 
 def _ratios(rows: Sequence[Row]) -> str:

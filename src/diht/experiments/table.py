@@ -81,7 +81,7 @@ COLUMNS = tuple(field.name for field in fields(Row))
 _INTEGERS, _FLOATS = ("n", "d", "k", "seed"), ("lam", "step", "epoch", "value")
 
 
-def environment() -> dict[str, str]:
+def environment() -> dict[str, Any]:
     """Return the columns that say what measured, and when."""
     return {
         "version": __version__,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from diht.result import Result
 
-__all__ = ["Bars", "Curve", "draw_coefficients", "draw_convergence", "to_png"]
+__all__ = ["Bars", "Curve", "Steps", "draw_coefficients", "draw_convergence", "draw_path", "to_png"]
 
 Vector = NDArray[np.float64]
 
@@ -73,6 +73,19 @@ class Bars:
         """Return the largest ones, in descending order of magnitude."""
         order = np.argsort(-np.abs(self.values), kind="stable")[:count]
         return Bars(self.label, [self.names[j] for j in order], self.values[order], self.marked)
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """A path over k: objective and bound, and of every feature used its coefficients and where it is proved to be in."""
+
+    ks: NDArray[np.int64]
+    objective: Vector
+    bound: Vector
+    names: Sequence[str]
+    coef: NDArray[Any]  # one row a step
+    axis: str  # what they are
+    required: NDArray[np.bool_]
 
 
 def to_png(figure: Figure) -> bytes:
@@ -265,6 +278,81 @@ def _draw_bars(axes: Axes, bars: Bars, width: int, fontsize: float) -> None:
             fontsize=fontsize - 1.0,
             color=INK,
         )
+
+
+# ------------------------------------------------------------------------------------------------------- path
+
+
+def draw_path(steps: Steps, title: str) -> Figure:
+    """Draw objective and bound, the coefficients, and which features are in and proved to be in, against k."""
+    rows = _longest_in(steps)
+    figure = _figure(8.0, 7.2 + 0.2 * len(rows))
+    figure.suptitle(title, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
+    heights = [2.4, 2.4, 0.6 + 0.2 * len(rows)]
+    top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=heights)
+    _draw_path_bounds(top, steps)
+    _draw_path_coefficients(middle, steps)
+    _draw_members(bottom, steps, rows)
+    bottom.set_xlabel("k, the number of features allowed")
+    return figure
+
+
+def _longest_in(steps: Steps) -> NDArray[np.int64]:
+    """Return the features that are in at most steps, in the order in which they enter."""
+    inside = steps.coef != 0.0
+    most = np.argsort(-inside.sum(axis=0), kind="stable")[:MAX_BARS]
+    return np.asarray(most[np.argsort(inside[:, most].argmax(axis=0), kind="stable")])
+
+
+def _draw_path_bounds(axes: Axes, steps: Steps) -> None:
+    axes.fill_between(steps.ks, steps.bound, steps.objective, color=GAP, linewidth=0, label="gap")
+    axes.plot(steps.ks, steps.objective, "o-", color=OBJECTIVE, linewidth=1.6, markersize=3.5, label="objective")
+    label = "lower bound: no model is below"
+    axes.plot(steps.ks, steps.bound, "o-", color=BOUND, linewidth=1.6, markersize=3.5, label=label)
+    axes.set_ylabel("objective")
+    axes.legend(loc="upper right", frameon=False, fontsize=9.5)
+    _plain_axes(axes)
+
+
+def _draw_path_coefficients(axes: Axes, steps: Steps) -> None:
+    """One line a feature, faint but for those that are largest in the end, which have their names."""
+    named = np.argsort(-np.abs(steps.coef[-1]), kind="stable")[:MAX_BARS_EACH]
+    for j in range(len(steps.names)):
+        shown = j in named and steps.coef[-1, j] != 0.0
+        color = (POSITIVE if steps.coef[-1, j] > 0 else NEGATIVE) if shown else FAINT
+        axes.plot(steps.ks, steps.coef[:, j], color=color, linewidth=1.4 if shown else 0.6, alpha=1.0 if shown else 0.5)
+        if shown:
+            axes.annotate(
+                printable(steps.names[j], 18),
+                xy=(steps.ks[-1], steps.coef[-1, j]),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=7.5,
+                color=color,
+                parse_math=False,
+                annotation_clip=False,
+            )
+    axes.axhline(0.0, color=INK, linewidth=0.8)
+    axes.set_ylabel(steps.axis)
+    _plain_axes(axes)
+
+
+def _draw_members(axes: Axes, steps: Steps, rows: NDArray[np.int64]) -> None:
+    """A mark where a feature is in the model, a full one where it is proved to be in every best model."""
+    from matplotlib.ticker import MaxNLocator
+
+    for place, j in enumerate(rows):
+        inside, proved = steps.coef[:, j] != 0.0, steps.required[:, j]
+        found = steps.ks[inside & ~proved]
+        axes.plot(found, np.full(len(found), place), "o", color=OBJECTIVE, markerfacecolor="white", markersize=4.0)
+        axes.plot(steps.ks[proved], np.full(int(proved.sum()), place), "o", color=OBJECTIVE, markersize=4.0)
+    labels = [printable(steps.names[j], 24) for j in rows]
+    axes.set_yticks(np.arange(len(rows)), labels=labels, fontsize=8, parse_math=False)
+    axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
+    axes.set_title("in the model (filled: proved to be in every best one)", loc="left", fontsize=9.5, color=INK)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+    _plain_axes(axes)
 
 
 # ----------------------------------------------------------------------------------------------------- common

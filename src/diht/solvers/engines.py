@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.constraint import Constraint
+from diht.constraint import Constraint, threshold_scale
 from diht.design import Design, ProximalAscent, spectral_bound
+from diht.design.quadratic import Minimiser
 from diht.duality import feasible
 from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate
@@ -131,6 +132,7 @@ class NewtonEngine(Engine):
         self.X = part.toarray()
         if features is not None:
             problem.design.count_reads_of(part)
+        self.minimise = Minimiser()
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.begin(w if features is None else w[features], b)
 
@@ -230,8 +232,6 @@ class NewtonEngine(Engine):
 
     def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
-        from diht.design.gram_kernels import relax
-
         X, total = self.X, float(curvature.sum())
         if self.problem.fit_intercept and total > 0.0:
             X = X - (curvature / total) @ X
@@ -254,11 +254,12 @@ class NewtonEngine(Engine):
                 H, gradient, self.constraint, lam, model.w, start, min(tol, 1e-3) * abs(model.value)
             )
             return p, fall
-        value, _, _, _, self.largest, _, _ = relax(
+        found = self.minimise(
             K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0,
-            max(self.largest, 1e-3 * lam), p, c, min(tol, 1e-3), np.inf, 20_000,
+            max(self.largest, 1e-3 * lam), p, c, min(tol, 1e-3),
         )  # fmt: skip
-        return p, model.value - 0.5 * value
+        self.largest = found.curvature
+        return p, model.value - 0.5 * found.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,8 +323,6 @@ def newton_pays(problem: Problem, n_features: int) -> bool:
 
 def places(constraint: Constraint, w: Vector) -> Vector:
     """How much of a place, z_j, each feature of a relaxation's model takes."""
-    from diht.design.relaxation import threshold_scale
-
     if isinstance(constraint, Structured):
         return np.asarray(places(constraint.base, np.sqrt(constraint.squares(w)))[constraint.unit])
     m, inside, outside = constraint.free(len(w))

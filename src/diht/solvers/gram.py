@@ -17,6 +17,7 @@ import numpy as np
 
 from diht.constraint import Constraint
 from diht.design.gram import Gram
+from diht.design.quadratic import Minimiser, States, evaluate, places
 from diht.duality import Bound, Indices, Vector, lower_bound
 from diht.losses import Squared
 from diht.problem import Problem
@@ -101,6 +102,7 @@ class GramRelaxation:
         self.sigma = float(sigma)
         self._in_play = np.zeros(d, dtype=bool)
         self._in_play[self.features] = True
+        self._minimise = Minimiser()
         self._curvature = 0.0
         self._norms: dict[int, float] = {}
         full = known is not None or sigma > 0.0 or len(self.features) <= _FULL if full is None else full
@@ -151,17 +153,15 @@ class GramRelaxation:
 
     def bound(self, p: Vector, constraint: Constraint | None = None, lam: float | None = None) -> float:
         """B(p) from the Gram matrix alone, less all that it can be off by; the working set must be full."""
-        from diht.design.gram_kernels import evaluate
-
         if not self.is_full:
             return -np.inf
         constraint = self.problem.constraint if constraint is None else constraint
         m, state = self._state(constraint)
         on = self.gram.features
-        c, k = np.empty(len(on)), constraint.size
-        _, safe = evaluate(
+        k = constraint.size
+        safe = evaluate(
             self.gram.matrix, self.gram.size, self.gram.error, self._norm(k), state[on], m, k,
-            self.problem.lam if lam is None else lam, self.sigma, p[on], c,
+            self.problem.lam if lam is None else lam, self.sigma, p[on],
         )  # fmt: skip
         return max(0.0, safe) if np.isfinite(safe) else 0.0
 
@@ -218,33 +218,31 @@ class GramRelaxation:
             self._norms[k] = float(np.linalg.norm(sizes[top_k(sizes, min(k, len(sizes)))])) * (1.0 + 1e-9)
         return self._norms[k]
 
-    def _state(self, constraint: Constraint) -> tuple[int, Indices]:
+    def _state(self, constraint: Constraint) -> tuple[int, States]:
         """How many free features are allowed, and which are inside (1), free (0) or outside (-1)."""
         d = self.problem.shape[1]
         m, inside, outside = constraint.free(d)
         state = np.zeros(d, dtype=np.int8)
         state[inside] = 1
         state[outside] = -1
-        return m, state  # type: ignore[return-value]
+        return m, state
 
     def _on_working_set(
-        self, k: int, m: int, state: Indices, p: Vector, lam: float, tol: float, cutoff: float, max_iter: int
+        self, k: int, m: int, state: States, p: Vector, lam: float, tol: float, cutoff: float, max_iter: int
     ) -> Relaxation:
         """Solve on the working set."""
-        from diht.design.gram_kernels import places, relax
-
         on = self.gram.features
         x, c, own = p[on], np.empty(len(on)), state[on]
         rho = 0.5 * lam + self.sigma
         curvature = max(self._curvature, 1e-3 * rho)
-        value, bound, safe, _, self._curvature, _, _ = relax(
+        found = self._minimise(
             self.gram.matrix, self.gram.size, self.gram.error, self._norm(k), own, m, k,
             lam, self.sigma, curvature, x, c, tol, cutoff, max_iter,
         )  # fmt: skip
-        z = np.empty(len(on))
-        theta = places(x, c, own, m, rho, z)
-        safe = max(0.0, safe) if self.is_full and np.isfinite(safe) else -np.inf
-        return Relaxation(self._spread(x), self._spread(c), value, bound, safe, theta, self._spread(z))
+        self._curvature = found.curvature
+        theta, z = places(x, c, own, m, rho)
+        safe = max(0.0, found.safe) if self.is_full and np.isfinite(found.safe) else -np.inf
+        return Relaxation(self._spread(x), self._spread(c), found.value, found.bound, safe, theta, self._spread(z))
 
     def _spread(self, v: Vector) -> Vector:
         """Put entries of the working set in their places among all features."""
@@ -253,7 +251,7 @@ class GramRelaxation:
         return full
 
     def _on_all(
-        self, solved: Relaxation, constraint: Constraint, m: int, state: Indices, lam: float
+        self, solved: Relaxation, constraint: Constraint, m: int, state: States, lam: float
     ) -> tuple[Relaxation, Indices]:
         """Look at all features in play: the bound on them, and the ones outside the working set that ought to be in it."""
         problem, p = self.problem, solved.p

@@ -1,0 +1,163 @@
+"""The comparison with other packages: how supports are judged, how packages are asked, what the page says."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.append(str(Path(__file__).parent.parent / "benchmarks" / "comparison"))
+
+from benchmark_utils.judge import Found, Judge
+
+import compare
+from instances import autoregressive
+from peers import Answer, Instance, Worker
+
+
+@pytest.fixture(scope="module")
+def instance():
+    X, y, _ = autoregressive(80, 40, 4, 0.5, 20.0)
+    return Instance(X, y, 4, 0.1)
+
+
+def ridge_objective(instance, support):
+    X, y, n = instance.X[:, support], instance.y, len(instance.y)
+    w = np.linalg.solve(2 * X.T @ X / n + instance.lam * np.eye(len(support)), 2 * X.T @ y / n)
+    return np.mean((y - X @ w) ** 2) + 0.5 * instance.lam * w @ w
+
+
+PLANTED = np.array([5, 15, 25, 35])
+
+
+def test_a_support_is_judged_by_its_ridge_regression(instance):
+    row = Judge(instance)(Found([PLANTED], [""], [1.0]))
+    assert row["value"] == pytest.approx(ridge_objective(instance, PLANTED), rel=1e-12)
+    assert row["support_size"] == 4
+    assert np.isnan(row["test_score"])
+
+
+def test_the_best_support_counts_and_of_equal_ones_the_fastest(instance):
+    found = Found([np.arange(4), PLANTED, PLANTED[::-1]], ["poor", "slow", "fast"], [0.1, 3.0, 2.0])
+    row = Judge(instance)(found)
+    assert row["setting"] == "fast"
+    assert row["seconds"] == 2.0
+    assert row["value"] == pytest.approx(ridge_objective(instance, PLANTED), rel=1e-12)
+
+
+def test_a_short_support_is_completed(instance):
+    row = Judge(instance)(Found([PLANTED[:3]], [""], [1.0]))
+    assert row["value"] == pytest.approx(ridge_objective(instance, PLANTED), rel=1e-12)
+
+
+def test_a_failure_is_a_row_too(instance):
+    row = Judge(instance)(Found([], [], [], failure="SIGSEGV"))
+    assert np.isnan(row["value"])
+    assert row["failure"] == "SIGSEGV"
+
+
+def test_the_test_score_is_that_of_the_refitted_model(instance):
+    X, y, _ = autoregressive(80, 40, 4, 0.5, 20.0, seed=1)
+    score = Judge(instance, (X, y))(Found([PLANTED], [""], [1.0]))["test_score"]
+    assert 0.9 < score < 1.0
+    labels = Instance(instance.X, np.sign(instance.y), 4, 0.01, "logistic", intercept=True)
+    accuracy = Judge(labels, (X, np.sign(y)))(Found([PLANTED], [""], [1.0]))["test_score"]
+    assert 0.85 < accuracy <= 1.0
+
+
+def test_rows_for_the_ridge_make_the_sum_of_squares_the_objective(instance):
+    X, y = instance.with_ridge_rows()
+    w = np.linspace(-1, 1, 40)
+    n, lam = len(instance.y), instance.lam
+    objective = np.mean((instance.y - instance.X @ w) ** 2) + 0.5 * lam * w @ w
+    assert np.sum((y - X @ w) ** 2) == pytest.approx(n * objective)
+
+
+def test_seconds_of_a_support_are_those_of_its_own_setting():
+    nothing = np.arange(2)
+    answer = Answer("x", [("a: 1", 1.0, nothing), ("b", 5.0, nothing), ("a: 2", 2.0, nothing)])
+    assert answer.spent() == [1.0, 5.0, 3.0]
+    assert answer.seconds == 8.0
+
+
+@pytest.mark.parametrize("peer", ["omp", "l1-bisection", "ridge-top-k"])
+def test_a_package_in_its_process_finds_the_planted_support(instance, peer):
+    labels = Instance(instance.X, np.sign(instance.y), 4, 0.01, "logistic", intercept=True)
+    with Worker(sys.executable, peer, 30.0) as worker:
+        answer = worker.ask(instance)
+        assert answer.failure == ""
+        assert any(np.array_equal(support, PLANTED) for _, _, support in answer.supports)
+        if peer != "omp":
+            assert all(len(support) <= 4 for _, _, support in worker.ask(labels).supports)
+
+
+def test_a_package_that_breaks_or_does_not_end_says_so_and_can_be_asked_again(instance):
+    broken = Instance(instance.X, np.full_like(instance.y, np.nan), 4, 0.1)
+    with Worker(sys.executable, "omp", 30.0) as worker:
+        assert "NaN" in worker.ask(broken).failure
+        assert worker.ask(instance).failure == ""
+    X, y, _ = autoregressive(1000, 2000, 100, 0.5, 5.0)
+    with Worker(sys.executable, "omp", 0.001) as worker:
+        assert worker.ask(Instance(X, y, 100, 0.1)).failure.startswith("stopped after")
+        assert worker.ask(Instance(X, y, 100, 0.1)).failure.startswith("stopped after")
+
+
+def rows(solver, times, values, failure=""):
+    ours = solver in compare.OURS
+    return [
+        {
+            "dataset_name": "reg[k=20,lam=0.1]",
+            "solver_name": f"{'diht' if ours else 'peer'}[{solver}]",
+            "p_dataset_k": 20,
+            "p_dataset_lam": 0.1,
+            "p_solver_method": solver,
+            "p_solver_package": solver,
+            "objective_seconds": time,
+            "objective_value": value,
+            "objective_relative_gap": 0.01,
+            "objective_test_score": np.nan,
+            "objective_failure": failure,
+        }
+        for time, value in zip(times, values, strict=True)
+    ]
+
+
+def page(*solvers):
+    found = compare.panels(pd.DataFrame([row for of_solver in solvers for row in of_solver]))
+    return found[0], "\n".join(compare.page(found, "", 60)), compare.drawing(found)
+
+
+def test_the_page_says_who_is_better_and_who_failed():
+    auto = rows("auto", [0.1, 0.2, 0.4], [3.0, 2.0, 1.0])
+    panel, text, drawing = page(
+        auto, rows("omp", [0.3], [2.0]), rows("abess", [0.1], [2.0 + 1e-7]), rows("scope", [9.0], [np.nan], "SIGABRT")
+    )
+    assert [run.name for run in panel.peers] == ["abess", "omp"]  # the same objective, in less time
+    assert "| reg, k = 20, lam = 0.1 | 1 | 1% | 0.4 | abess | 1.0e+00 | 0.1 | 0.2 | **2** |" in text
+    assert "lower objective than `auto`: nowhere" in text
+    assert "lower objective than every package: reg" in text
+    assert "| scope | reg, k = 20, lam = 0.1 | SIGABRT | nothing |" in text
+    assert ".m-omp{color:" in drawing
+
+
+def test_the_page_says_where_we_are_behind():
+    _, text, _ = page(rows("auto", [0.1], [1.0]), rows("omp", [0.3], [0.9]))
+    assert "lower objective than `auto`: reg, k = 20, lam = 0.1" in text
+    assert "not reached" in text
+
+
+def test_benchopt_runs_the_comparison(tmp_path, monkeypatch):
+    pytest.importorskip("benchopt")
+    from benchopt import run_benchmark
+
+    monkeypatch.chdir(tmp_path)
+    solvers = ["diht[method=[auto,diht]]", "peer[package=[omp,okridge]]"]
+    dataset = ["paper[n=20,k=5,lam=10.0]"]
+    output = tmp_path / "out.parquet"
+    options = {"max_runs": 1000, "plot_result": False, "no_cache": True, "show_progress": False}
+    run_benchmark(str(compare.COMPARISON), solvers, dataset_names=dataset, output_file=str(output), **options)
+    (panel,) = compare.panels(pd.read_parquet(output))
+    assert {"auto", "DIHT", "omp"} <= {run.name for run in panel.runs}
+    assert panel.auto.value <= panel.best * (1 + 1e-9)

@@ -1,0 +1,288 @@
+import builtins
+import doctest
+import pickle
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import comb
+
+import diht.path
+from diht import Cardinality, Problem, solve, sparse_path
+from diht.duality import Bound, primal
+from diht.losses import Huber, Logistic, SmoothedHinge, Squared
+from diht.path import WiderBound, solve_path
+from diht.solvers.refit import refit
+from oracle import some_weights
+
+LOSSES = [Squared(), Logistic(), Huber(0.5), SmoothedHinge(0.25)]
+
+
+def problem_of(loss, seed, weighted, fit_intercept, n=25, d=7):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + rng.standard_normal(d)
+    X[:, 1] = X[:, 0] + 0.3 * rng.standard_normal(n)
+    y = X[:, :3] @ [1.0, -1.0, 0.5] + rng.standard_normal(n)
+    if loss.task == "classification":
+        y = np.where(y > np.median(y), 1.0, -1.0)
+    weights = some_weights(n) if weighted else None
+    return Problem(X, y, loss, d, 1.0, weights, fit_intercept)
+
+
+def exact(problem):
+    """The best objective, by trying every support."""
+    d, k = problem.shape[1], problem.constraint.size
+    models = (refit(problem, np.array(support)) for support in combinations(range(d), k))
+    return min(primal(problem, w, b, u) for w, b, u in models)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Against brute force
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize(("weighted", "fit_intercept"), [(False, False), (True, False), (False, True), (True, True)])
+def test_brute_force_confirms_every_point(loss, weighted, fit_intercept):
+    problem = problem_of(loss, 3 + 2 * weighted + fit_intercept, weighted, fit_intercept)
+    ks, lams = [1, 2, 3, 5, 6], [1e-3, 0.1, 1.0]
+    results = solve_path(problem, ks, lams)
+    assert list(results) == [(k, lam) for lam in lams for k in ks]
+    for (k, lam), result in results.items():
+        point = problem.replaced(constraint=Cardinality(k), lam=lam)
+        best = exact(point)
+        assert result.lower_bound <= best * (1 + 1e-12)
+        assert best * (1 - 1e-9) <= result.objective <= best * (1 + 1e-2)  # nothing promises the best model
+        assert np.count_nonzero(result.w) <= k
+        w = result.w.astype(float)
+        assert_allclose(primal(point, w, point.centred_intercept(w, result.intercept)), result.objective, rtol=1e-12)
+        assert_allclose(result.certificate.bound.check(point), result.lower_bound, rtol=1e-9, atol=1e-12)
+        for j in result.certificate.required:
+            without = problem.restricted(np.delete(np.arange(7), j)).replaced(
+                constraint=Cardinality(min(k, 6)), lam=lam
+            )
+            assert exact(without) > best
+
+
+def test_models_are_nearly_always_the_best():
+    """On small problems the path misses few optima."""
+    found = []
+    for seed in range(8):
+        problem = problem_of(Squared(), seed, False, True)
+        results = solve_path(problem, [1, 2, 3, 4], [0.01])
+        for (k, lam), result in results.items():
+            best = exact(problem.replaced(constraint=Cardinality(k), lam=lam))
+            found.append(result.objective <= best * (1 + 1e-7))
+    assert np.mean(found) > 0.9
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Monotone, whatever the solver does
+
+
+def wide(n=60, d=150, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    return X, X[:, :6].sum(axis=1) + rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("solver", ["auto", "iht", "sdiht", "relaxed"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_objectives_and_bounds_are_monotone(solver, dtype):
+    X, y = wide()
+    ks, lams = [1, 2, 4, 5, 9, 12], [0.01, 0.3, 2.0]
+    path = sparse_path(X.astype(dtype), y, ks=ks, lams=lams, solver=solver)
+    for name in ("objective", "lower_bound"):
+        table = np.array([getattr(point, name) for point in path]).reshape(len(lams), len(ks))
+        assert np.all(np.diff(table, axis=1) <= 0.0), name
+        assert np.all(np.diff(table, axis=0) >= 0.0), name
+    assert all(point.lower_bound <= point.objective for point in path)
+    assert all(point.coef.dtype == dtype for point in path)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss):
+    X, y = wide(100, 200)
+    if loss == "logistic":
+        y = np.where(y > 0, 1.0, -1.0)
+    path = sparse_path(X, y, ks=range(1, 13), lams=0.3, loss=loss)
+    for point in path:
+        result = solve(Problem(X, y, loss, point.k, point.lam, None, True))
+        assert point.objective <= result.objective * (1 + 1e-3)
+        assert point.relative_gap <= 1.3 * result.relative_gap + 2e-4
+
+
+def test_a_single_point_is_a_fit():
+    X, y = wide()
+    (point,) = sparse_path(X, y, ks=[3], lams=0.1)
+    result = solve(Problem(X, y, "squared", 3, 0.1, None, True))
+    assert_array_equal(point.coef, result.w)
+    assert (point.objective, point.lower_bound) == (result.objective, result.lower_bound)
+    assert isinstance(point.k, int)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bounds that neighbours prove
+
+
+def test_a_bound_holds_for_fewer_features_and_larger_ridges_only():
+    problem = problem_of(Squared(), 0, False, True)
+    of_four = problem.replaced(constraint=Cardinality(4), lam=0.1)
+    bound = WiderBound.of(of_four, solve(of_four).certificate.bound)
+    assert WiderBound.of(problem, bound) is bound
+    for k, lam in [(4, 0.1), (3, 0.1), (2, 1.0)]:
+        narrower = problem.replaced(constraint=Cardinality(k), lam=lam)
+        assert bound.check(narrower) == pytest.approx(bound.value, rel=1e-9)
+        assert bound.value <= exact(narrower)
+        screening = bound.screening(narrower)
+        for j in range(7):
+            rest = problem.restricted(np.delete(np.arange(7), j)).replaced(constraint=Cardinality(k), lam=lam)
+            assert screening.without[j] <= exact(rest)
+    for k, lam in [(5, 0.1), (4, 0.01)]:  # nothing but its dual point carries over
+        wider = problem.replaced(constraint=Cardinality(k), lam=lam)
+        assert bound.check(wider) <= exact(wider)
+        assert type(bound.renewed(wider)) is Bound
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What users see
+
+
+def test_path_object():
+    X, y = wide()
+    path = sparse_path(X, y, ks=[1, 3, 2], lams=[1.0, 0.1])
+    assert (path.ks, path.lams, len(path)) == ([1, 2, 3], [0.1, 1.0], 6)
+    assert [(point.k, point.lam) for point in path] == [(k, lam) for lam in (0.1, 1.0) for k in (1, 2, 3)]
+    assert path.point(2, 1.0).k == 2
+    with pytest.raises(ValueError, match="several"):
+        path.point(2)
+    with pytest.raises(ValueError, match="k must be one of"):
+        path.point(7, 1.0)
+    with pytest.raises(ValueError, match="lam must be one of"):
+        path.point(2, 0.5)
+    assert_array_equal(path.coefficients()[4], path.point(2, 1.0).coef)
+    frame = path.to_frame()
+    assert_array_equal(frame["objective"], [point.objective for point in path])
+    assert {"k", "lam", "n_features", "lower_bound", "relative_gap", "aic", "bic", "ebic"} <= set(frame)
+    again = pickle.loads(pickle.dumps(path))
+    assert_array_equal(again.coefficients(), path.coefficients())
+
+
+def test_names_units_and_storage():
+    X, y = wide(80, 30)
+    X = X * np.linspace(0.1, 30.0, 30) + 2.0
+    frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(30)])
+    path = sparse_path(frame, y, ks=[2, 4], lams=0.1, standardize=True)
+    assert path.feature_names[3] == "gene 3"
+    point = path.point(4)
+    w, scale = point.result.w, X.std(axis=0)
+    assert_allclose(point.coef, w / scale)
+    assert point.certificate.scaled
+    residual = y - X @ point.coef - point.intercept
+    assert_allclose(point.objective, np.mean(residual**2) + 0.05 * np.sum(w**2))
+    stored = sparse_path(sp.csr_array(X), y, ks=[2, 4], lams=0.1, standardize=True)
+    assert_allclose(stored.coefficients(), path.coefficients(), atol=1e-6)
+
+
+def test_information_criteria_are_those_of_the_textbook():
+    X, y = wide(80, 12)
+    path = sparse_path(X, y, ks=[1, 3], lams=1e-6)
+    for i, point in enumerate(path):
+        A = np.column_stack([X[:, point.support], np.ones(80)])
+        rss = np.linalg.lstsq(A, y)[1][0]
+        assert path.criterion("aic")[i] == pytest.approx(80 * np.log(rss / 80) + 2 * (point.k + 1), rel=1e-4)
+        bic = 80 * np.log(rss / 80) + np.log(80) * (point.k + 1)
+        assert path.criterion("bic")[i] == pytest.approx(bic, rel=1e-4)
+        assert path.criterion("ebic")[i] == pytest.approx(bic + 2 * np.log(comb(12, point.k)), rel=1e-4)
+    labels = np.where(y > 0, "b", "a")
+    logistic = sparse_path(X, labels, ks=[2], lams=0.1, loss="logistic")
+    u = X @ logistic[0].coef + logistic[0].intercept
+    deviance = 2 * np.log1p(np.exp(-np.where(labels == "b", 1, -1) * u)).sum()
+    assert logistic.criterion("aic")[0] == pytest.approx(deviance + 6)
+    huber = sparse_path(X, y, ks=[2], lams=0.1, loss="huber")
+    assert "aic" not in huber.to_frame()
+    with pytest.raises(ValueError, match="likelihood"):
+        huber.criterion("bic")
+    with pytest.raises(ValueError, match="name must be one of"):
+        path.criterion("cp")
+
+
+def test_progress_and_limits(capsys):
+    X, y = wide()
+    seen = []
+    path = sparse_path(X, y, ks=[1, 2, 3, 4], verbose=True, callback=lambda point: seen.append(point.k) or point.k == 3)
+    assert seen == [4, 3]
+    assert path.ks == [3, 4]
+    assert capsys.readouterr().out.count("relative gap") == 2
+    short = sparse_path(X, y, ks=range(1, 21), lams=[1e-3, 0.1], time_limit=1e-3)
+    assert len(short) == 40
+    assert all(0 <= point.lower_bound <= point.objective for point in short)
+
+
+def test_default_ks_and_repeated_ones():
+    X, y = wide(60, 30)
+    path = sparse_path(X, y, lams=1.0)
+    assert path.ks[0] == 1
+    assert path.ks[-1] == 30
+    assert sparse_path(X, y, ks=[2, 2, 1], lams=1.0).ks == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"ks": []}, "ks must be from 1"),
+        ({"ks": [0]}, "ks must be whole numbers"),
+        ({"ks": [1.5]}, "ks must be whole numbers"),
+        ({"ks": 3}, "ks must be a sequence"),
+        ({"ks": [151]}, "150 features"),
+        ({"lams": []}, "lams must be positive"),
+        ({"lams": [0.1, -1.0]}, "lams must be positive"),
+        ({"loss": "logistic"}, "two classes"),
+        ({"loss": "none"}, "loss"),
+        ({"sample_weight": -np.ones(60)}, "sample_weight"),
+        ({"solver": "nothing"}, "solver must be one of"),
+    ],
+)
+def test_bad_input_is_named(bad, message):
+    X, y = wide()
+    with pytest.raises(ValueError, match=message):
+        sparse_path(X, y, **bad)
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    X, y = wide()
+    path = sparse_path(X, y, ks=[1], lams=1.0)
+    there = builtins.__import__
+
+    def missing(name, *args, **kwargs):
+        if name.split(".")[0] in ("pandas", "matplotlib"):
+            raise ImportError(name)
+        return there(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", missing)
+    with pytest.raises(ImportError, match="pip install pandas"):
+        path.to_frame()
+    with pytest.raises(ImportError, match="pip install 'diht"):
+        path.plot()
+
+
+@pytest.mark.parametrize("ks", [[1], range(1, 8)])
+def test_plot(ks):
+    X, y = wide()
+    path = sparse_path(X, y, ks=ks, lams=[0.1, 1.0])
+    figure = path.plot(1.0)
+    top, middle, bottom = figure.axes
+    assert_allclose(top.lines[0].get_ydata(), [point.objective for point in path.at(1.0)])
+    assert_allclose(top.lines[1].get_ydata(), [point.lower_bound for point in path.at(1.0)])
+    used = np.flatnonzero(np.any([point.coef for point in path.at(1.0)], axis=0))
+    assert len(middle.lines) == len(used) + 1  # and the line at zero
+    assert {label.get_text() for label in bottom.get_yticklabels()} == {f"x{j}" for j in used}
+    figure.canvas.draw()
+    with pytest.raises(ValueError, match="several"):
+        path.plot()
+
+
+def test_examples_of_the_docstrings():
+    assert doctest.testmod(diht.path).failed == 0
