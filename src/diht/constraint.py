@@ -132,6 +132,16 @@ class Constraint(ABC):
         # z = 1 where the magnitude exceeds theta, |w| / theta where it does not
         return 0.5 * (held + float(np.sum(magnitudes * np.maximum(magnitudes, theta))))
 
+    def places(self, w: Vector) -> Vector:
+        """How much of a place, z_j, each feature of a relaxation's model takes; see `prox`."""
+        m, inside, outside = self.free(len(w))
+        magnitudes = np.abs(w)
+        magnitudes[inside] = magnitudes[outside] = 0.0
+        theta = threshold_scale(magnitudes, m, 0.0, 0.0)
+        z = np.minimum(magnitudes / theta, 1.0) if theta > 0.0 else (magnitudes > 0.0).astype(np.float64)
+        z[inside] = 1.0
+        return z
+
     def prox(self, q: Vector, r: float) -> Vector:
         r"""Proximal map of :math:`r` times the relaxation :math:`\Omega(w) = \max_v w^\top v - \nu(v)^2/2`.
 

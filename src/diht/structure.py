@@ -158,6 +158,10 @@ class Structured(Constraint):
             return np.inf
         return self.base.relaxation(np.sqrt(self.squares(w)))
 
+    def places(self, w: Vector) -> Vector:
+        """How much of a place each feature's unit takes."""
+        return np.asarray(self.base.places(np.sqrt(self.squares(w)))[self.unit])
+
     def prox(self, q: Vector, r: float) -> Vector:
         """Every unit is shrunk as its norm is."""
         norms = np.sqrt(self.squares(q))

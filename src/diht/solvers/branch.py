@@ -24,7 +24,7 @@ from diht.problem import Problem
 from diht.shift import in_play, is_proved, outside_play, problem_gram, shifted_bound, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
 from diht.solvers.base import Point, Solver, Start, never
-from diht.solvers.engines import NewtonEngine, newton_pays, places
+from diht.solvers.engines import NewtonEngine, newton_pays
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
@@ -207,6 +207,8 @@ def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool
 class Nodes(ABC):
     """What solves the relaxations of nodes; each thread has its own."""
 
+    stop: Callable[[], bool] = staticmethod(never)
+
     @abstractmethod
     def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
         """Return a bound on a node, its proof and the relaxation's model, starting from those of its parent.
@@ -249,10 +251,13 @@ class NewtonNodes(Nodes):
         """Newton's method until the bound is good enough."""
         part = self.part.replaced(constraint=constraint.within(self.features))
         engine = self.engine
-        m, inside, _ = part.constraint.free(len(self.features))
+        m, inside, outside = part.constraint.free(len(self.features))
+        rest = np.setdiff1d(np.arange(len(self.features)), np.union1d(inside, outside))
         bound = lower_bound(part, proof).value
-        if m <= 0:  # one support is left: its own refit and dual point say all there is to say
-            x, b, u = refit(part, inside, w[self.features])
+        if (
+            m <= 0 or part.constraint.count(rest) <= m
+        ):  # one support is left: its own refit and dual point say all there is to say
+            x, b, u = refit(part, inside if m <= 0 else np.union1d(inside, rest), w[self.features])
             proved = lower_bound(part, dual_from_primal(part, x, b, u))
             if proved.value > bound:
                 bound, proof = proved.value, proved.alpha
@@ -268,7 +273,8 @@ class NewtonNodes(Nodes):
                 bound, proof = proved.value, proved.alpha
             open_gap = max(objective - bound, 0.0)
             own = engine.value - bound
-            if bound >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective)) or engine.finished:
+            solved = bound >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
+            if solved or engine.finished or self.stop():
                 break
         full = np.zeros(self.d)
         full[self.features] = engine.w
@@ -291,7 +297,7 @@ class RelaxedNodes(Nodes):
             relaxed.advance(node, state)
             bound = state.bound.value
             own = state.engine.value - bound
-            if bound >= objective or state.settled or own <= _USEFUL * (objective - bound):
+            if bound >= objective or state.settled or own <= _USEFUL * (objective - bound) or self.stop():
                 break
         return bound, state.bound.alpha, relaxed.relaxed_model(node, state)
 
@@ -317,6 +323,10 @@ class _Tree:
     solved: int = 0
     nbytes: int = 0  # memory that the leaves take
     rounded: set[bytes] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for worker in self.workers:
+            worker.stop = self.stop
 
     @property
     def shifted(self) -> bool:
@@ -416,7 +426,7 @@ def _undecided(constraint: Constraint, w: Vector, free: Indices) -> int:
     m, _, _ = constraint.free(len(w))
     if m <= 0 or constraint.count(free) <= m:
         return -1
-    z = places(constraint, w)[free]
+    z = constraint.places(w)[free]
     doubt = np.minimum(z, 1.0 - z)
     if doubt.max() > 1e-9:
         return int(free[np.argmax(doubt)])

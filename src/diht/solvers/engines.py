@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.constraint import Constraint, threshold_scale
+from diht.constraint import Constraint
 from diht.design import Design, ProximalAscent, spectral_bound
 from diht.design.quadratic import Minimiser
 from diht.duality import feasible
@@ -21,7 +21,6 @@ from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
-from diht.structure import Structured
 
 __all__ = ["Engine", "engine_for"]
 
@@ -319,16 +318,3 @@ def newton_pays(problem: Problem, n_features: int) -> bool:
     entries = problem.shape[0] * float(n_features)
     limit = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON
     return entries <= _NEWTON_ENTRIES and entries * n_features <= limit
-
-
-def places(constraint: Constraint, w: Vector) -> Vector:
-    """How much of a place, z_j, each feature of a relaxation's model takes."""
-    if isinstance(constraint, Structured):
-        return np.asarray(places(constraint.base, np.sqrt(constraint.squares(w)))[constraint.unit])
-    m, inside, outside = constraint.free(len(w))
-    magnitudes = np.abs(w)
-    magnitudes[inside] = magnitudes[outside] = 0.0
-    theta = threshold_scale(magnitudes, m, 0.0, 0.0)
-    z = np.minimum(magnitudes / theta, 1.0) if theta > 0.0 else (magnitudes > 0.0).astype(np.float64)
-    z[inside] = 1.0
-    return z
