@@ -14,7 +14,7 @@ from diht.duality import dual, lower_bound, primal
 from diht.losses import Hinge, Logistic, Loss, SmoothedHinge, Squared
 from diht.problem import Problem as AnyProblem
 from diht.solvers import Relaxed, Start
-from diht.solvers.engines import AscentEngine, Engine, GradientEngine, NewtonEngine, places
+from diht.solvers.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
 from oracle import best_subset, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -110,7 +110,7 @@ def test_against_a_slow_solver(loss: Loss, intercept: bool) -> None:
     value, bound, w = to_the_end(problem)
     assert value == pytest.approx(expected, rel=1e-7)
     assert bound == pytest.approx(expected, rel=1e-6)
-    assert np.count_nonzero(places(problem.constraint, w) >= 1e-9) >= min(3, np.count_nonzero(w))
+    assert np.count_nonzero(problem.constraint.places(w) >= 1e-9) >= min(3, np.count_nonzero(w))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

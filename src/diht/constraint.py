@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +30,44 @@ class Constraint(ABC):
     .. math:: \nu(v)^2 = \max_{w \in \mathcal{C}} \; 2 w^\top v - \|w\|^2 = \max_{F} \sum_{j \in F} v_j^2 .
 
     :math:`\nu` is a norm: rounding bounds use its triangle inequality.
+
+    Attributes
+    ----------
+    is_plain : bool
+        Whether it is about single features of either sign; see `diht.structure` for others.
+    sign : array of shape (d,) or None
+        1 where a coefficient may not be negative, -1 where not positive.
     """
+
+    is_plain: ClassVar[bool] = True
+    sign: NDArray[np.int8] | None = None
+
+    @property
+    def unit_size(self) -> int:
+        """The largest number of features that enter and leave together."""
+        return 1
+
+    @property
+    def opposite(self) -> Constraint:
+        """The constraint on -w."""
+        return self
+
+    @property
+    def unsigned(self) -> Constraint:
+        """The constraint on supports alone."""
+        return self
+
+    def magnitudes(self, v: Vector) -> Vector:
+        """By what features are chosen, the largest first."""
+        return np.abs(v)
+
+    def closure(self, features: Indices) -> Indices:
+        """Some features, with all those that enter and leave with them."""
+        return features
+
+    def count(self, features: Indices) -> int:
+        """As how many some features count."""
+        return len(features)
 
     @abstractmethod
     def check(self, n_features: int) -> None:
@@ -93,6 +131,16 @@ class Constraint(ABC):
         theta = threshold_scale(magnitudes, m, 0.0, 0.0)
         # z = 1 where the magnitude exceeds theta, |w| / theta where it does not
         return 0.5 * (held + float(np.sum(magnitudes * np.maximum(magnitudes, theta))))
+
+    def places(self, w: Vector) -> Vector:
+        """How much of a place, z_j, each feature of a relaxation's model takes; see `prox`."""
+        m, inside, outside = self.free(len(w))
+        magnitudes = np.abs(w)
+        magnitudes[inside] = magnitudes[outside] = 0.0
+        theta = threshold_scale(magnitudes, m, 0.0, 0.0)
+        z = np.minimum(magnitudes / theta, 1.0) if theta > 0.0 else (magnitudes > 0.0).astype(np.float64)
+        z[inside] = 1.0
+        return z
 
     def prox(self, q: Vector, r: float) -> Vector:
         r"""Proximal map of :math:`r` times the relaxation :math:`\Omega(w) = \max_v w^\top v - \nu(v)^2/2`.

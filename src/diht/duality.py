@@ -68,7 +68,7 @@ def dual(problem: Problem, alpha: Vector, g: Vector | None = None) -> float:
     """
     g = _gradient(problem, alpha) if g is None else g
     conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
-    return -conjugate - problem.constraint.value(g) / (2.0 * problem.lam)
+    return -conjugate - problem.constraint.opposite.value(g) / (2.0 * problem.lam)
 
 
 def lagrangian(problem: Problem, w: Vector, alpha: Vector, b: float = 0.0) -> float:
@@ -113,7 +113,7 @@ def _settled(problem: Problem, w: Vector, u: Vector) -> Vector:
     width = 1e-6 * max(1.0, float(np.abs(u).max()))
     low, high = np.asarray(loss.derivative(u - width, y)), np.asarray(loss.derivative(u + width, y))
     kinked, support = np.flatnonzero((low < high) & (s > 0)), np.flatnonzero(w)
-    if len(support) < problem.constraint.size and len(w) <= _MAX_FEATURES:
+    if len(support) < problem.constraint.size and len(w) <= _MAX_FEATURES and problem.constraint.is_plain:
         support = np.arange(len(w))
     if not 0 < len(kinked) <= _MAX_KINKS or not len(support):
         return alpha
@@ -223,7 +223,8 @@ def margin(problem: Problem, w: Vector, b: float = 0.0, alpha: Vector | None = N
         alpha = dual_from_primal(problem, w, b) if alpha is None else alpha
         g = _gradient(problem, alpha)
     support = np.flatnonzero(w)
-    smallest = float(np.abs(w[support]).min()) if len(support) >= problem.constraint.size else 0.0
+    full = problem.constraint.is_plain and len(support) >= problem.constraint.size
+    smallest = float(np.abs(w[support]).min()) if full else 0.0
     return smallest - float(np.abs(g + problem.lam * w).max()) / problem.lam
 
 
@@ -304,7 +305,7 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
         c = s * alpha
         norm_c = _norm(c)
         if value_of_g is None:
-            value_of_g = problem.constraint.value(problem.design.rmatvec(c) if g is None else g)
+            value_of_g = problem.constraint.opposite.value(problem.design.rmatvec(c) if g is None else g)
         conjugate = np.asarray(loss.conjugate(alpha, y))
         # Summed pairwise: the error of a dot product grows with the number of samples.
         value = -float(np.sum(s * conjugate)) - value_of_g / (2.0 * lam)
@@ -418,14 +419,15 @@ def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
     """
     if not np.any(bound.alpha):  # the trivial bound, whatever g belongs to
         g = np.zeros_like(g)
-    squares = np.square(g)
-    falls = (_raised(bound.value, fall, squares, problem.lam) for fall in problem.constraint.forcing(g))
+    constraint = problem.constraint.opposite
+    squares, lost = np.square(constraint.magnitudes(g)), 4.0 * _U * (constraint.unit_size + 1.0)
+    falls = (_raised(bound.value, fall, squares, problem.lam, lost) for fall in constraint.forcing(g))
     return Screening(*falls)
 
 
-def _raised(value: float, fall: Vector, squares: Vector, lam: float) -> Vector:
-    """Return value + fall / (2 lam), rounded down; the fall is a difference of two squares, one of them given."""
-    fall = np.maximum((1.0 - 8.0 * _U) * fall - 8.0 * _U * squares - 8.0 * _TINY, 0.0)
+def _raised(value: float, fall: Vector, squares: Vector, lam: float, lost: float = 8.0 * _U) -> Vector:
+    """Return value + fall / (2 lam), rounded down; a difference of two squares, one of them given, each off by `lost`."""
+    fall = np.maximum((1.0 - lost) * fall - lost * squares - 8.0 * _TINY, 0.0)
     raised = value + ((1.0 - 16.0 * _U) * fall / (2.0 * lam) - 16.0 * _U * abs(value) - _TINY)
     return np.maximum(raised, value)
 

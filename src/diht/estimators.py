@@ -23,13 +23,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print_line
-from diht.constraint import Cardinality
+from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.solvers import Auto, BranchAndBound, Solver
+from diht.structure import constrained, indices_of, n_choices, signs_of
 
 __all__ = ["SparseClassifier", "SparseRegressor"]
 
@@ -91,13 +92,19 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
             return LOSSES[self.loss]()
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
 
-    def _constraint(self, n_features: int) -> Cardinality:
-        constraint = Cardinality(self.k)
-        if constraint.k <= n_features:
-            return constraint
-        message = f"k={self.k} is more than the {n_features} features: all of them may be used"
-        warnings.warn(message, UserWarning, stacklevel=_CALLER)
-        return Cardinality(n_features)
+    def _constraint(self, n_features: int) -> Constraint:
+        """Return what `k`, `keep`, `groups` and `sign` ask for together."""
+        k, names = Cardinality(self.k).k, getattr(self, "feature_names_in_", None)
+        keep, groups = indices_of("keep", self.keep, names), self.groups
+        choices = n_choices(n_features, keep, groups)
+        if k > choices:
+            what = (
+                f"{choices} {'features' if groups is None else 'groups'}{' besides those to keep' * (keep is not None)}"
+            )
+            warnings.warn(
+                f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
+            )
+        return constrained(min(k, choices), n_features, keep, groups, signs_of(self.sign, names, n_features))
 
     def _solver(self, problem: Problem) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
@@ -230,6 +237,13 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         Number of threads, -1 for all processors; None respects ``OMP_NUM_THREADS`` and the limits of threadpoolctl.
     verbose : bool, default=False
         Whether to print a line at each evaluation.
+    keep : array of int, of bool or of names, optional
+        Features that are always in the model, besides the k; with `groups` their whole groups.
+    groups : array of shape (n_features,), optional
+        A label for each feature: those of one label enter and leave together, and k counts labels.
+    sign : int, array of shape (n_features,) or dict, optional
+        1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
+        all, one for each, or those of some features by name or index.
 
     Attributes
     ----------
@@ -309,6 +323,9 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        keep: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        sign: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -324,6 +341,9 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.keep = keep
+        self.groups = groups
+        self.sign = sign
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseRegressor:
@@ -421,6 +441,13 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         Number of threads, -1 for all processors; None respects ``OMP_NUM_THREADS`` and the limits of threadpoolctl.
     verbose : bool, default=False
         Whether to print a line at each evaluation.
+    keep : array of int, of bool or of names, optional
+        Features that are always in the model, besides the k; with `groups` their whole groups.
+    groups : array of shape (n_features,), optional
+        A label for each feature: those of one label enter and leave together, and k counts labels.
+    sign : int, array of shape (n_features,) or dict, optional
+        1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
+        all, one for each, or those of some features by name or index.
 
     Attributes
     ----------
@@ -507,6 +534,9 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        keep: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        sign: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -523,6 +553,9 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.keep = keep
+        self.groups = groups
+        self.sign = sign
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:

@@ -20,6 +20,7 @@ from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Po
 from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
 from diht.solvers.refit import refit
+from diht.structure import features_given
 
 __all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
 
@@ -370,7 +371,7 @@ def _certificate(problem: Problem, w: NDArray[Any], intercept: float, known: Bou
         margin=margin(problem, w, b, g=g),
         support=np.flatnonzero(w),
         attained=max(objective, upper_bound(problem, w, b, u)),
-        screening=screening.completed(problem.constraint.size),
+        screening=screening.completed(problem.constraint.size) if problem.constraint.is_plain else screening,
     )
 
 
@@ -439,20 +440,11 @@ def model_to_certify(
 
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
     """Return features, given by a mask or by their indices, ascending."""
-    d, array = problem.shape[1], np.asarray(support)
-    if array.ndim != 1 or (array.dtype.kind not in "biu" and array.size):
-        raise ValueError(f"support must be a list of indices or a mask, got {array.dtype} of shape {array.shape}")
-    if array.dtype.kind == "b":
-        if len(array) != d:
-            raise ValueError(f"support must have length {d} to match X if it is a mask, got length {len(array)}")
-        array = np.flatnonzero(array)
-    outside = array[(array < 0) | (array >= d)]
-    if len(outside):
-        raise ValueError(f"support must hold indices from 0 to {d - 1}, got {outside[0]}")
-    chosen = np.unique(array).astype(np.int64)
-    if len(chosen) < len(array):
+    d = problem.shape[1]
+    chosen = features_given("support", support, d)
+    if np.asarray(support).dtype.kind != "b" and len(chosen) < np.size(support):
         raise ValueError("support must hold no index twice")
-    if not problem.constraint.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
+    if not problem.constraint.unsigned.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
         raise ValueError(f"support must satisfy {problem.constraint}, got {len(chosen)} features")
     return chosen
 

@@ -153,7 +153,7 @@ class Problem:
 
     def _norm(self, v: Vector) -> float:
         largest = float(v.max())  # divided by it, no square underflows
-        return largest and largest * float(np.sqrt(self.constraint.value(v / largest))) * (1.0 + 1e-9)
+        return largest and largest * float(np.sqrt(self.constraint.unsigned.value(v / largest))) * (1.0 + 1e-9)
 
     def intercept_of(self, w: Vector, b: float) -> float:
         """Intercept in the user's coordinates, from `b` of the centred design."""

@@ -19,6 +19,7 @@ from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
 from diht.solvers.swaps import swap_search
+from diht.solvers.units import swap_units
 
 __all__ = ["Auto", "AutoState"]
 
@@ -151,9 +152,8 @@ class Auto(Solver):
     def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         relaxing = self._relax(problem, start, state)
         n, d = problem.shape
-        if isinstance(problem.loss, Squared) and d < min(
-            n, _MOST_GRAM
-        ):  # a shift is likely to prove more, and in less time
+        shiftable = isinstance(problem.loss, Squared) and problem.constraint.is_plain
+        if shiftable and d < min(n, _MOST_GRAM):  # a shift is likely to prove more, and in less time
             yield from islice(relaxing, _FIRST_PIECES)
             self._search_best(problem, state)
             yield from self._shift(problem, state)
@@ -161,7 +161,7 @@ class Auto(Solver):
             yield from relaxing
             self._search_best(problem, state)
             yield
-            if isinstance(problem.loss, Squared):
+            if shiftable:
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
 
@@ -230,7 +230,8 @@ class Auto(Solver):
             return
         design, before = problem.design, problem.design.passes
         limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
-        swap_search(
+        search = swap_search if problem.constraint.is_plain else swap_units
+        search(
             undecided, support, w, b, kicks=_KICKS, random_state=self.random_state, pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
         )  # fmt: skip
@@ -252,10 +253,11 @@ class Auto(Solver):
         attained = upper_bound(problem, w, best.b)
         screening = bound.screening(problem)
         required, excluded = screening.required(attained), screening.excluded(attained)
-        room = problem.constraint.size - len(required)
-        if room <= 0 or problem.shape[1] - len(excluded) - len(required) <= 0:
+        constraint = problem.constraint.restricted(required, excluded)
+        room, inside, outside = constraint.free(problem.shape[1])
+        if room <= 0 or len(inside) + len(outside) >= problem.shape[1]:
             return None
-        return problem.replaced(constraint=problem.constraint.restricted(required, excluded))
+        return problem.replaced(constraint=constraint)
 
     def _continue(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Start again from the relaxations for larger ridges, whose supports are less torn between correlated features."""

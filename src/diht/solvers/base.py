@@ -100,7 +100,7 @@ class DualModel:
 
     def read(self, problem: Problem, g: Vector) -> None:
         """Take the model of the dual point whose X'(s alpha) is g."""
-        self.support = problem.constraint.rethreshold(g, self.w, self.support)
+        self.support = problem.constraint.opposite.rethreshold(g, self.w, self.support)
         kept = self.w[self.support]
         self.value = float(np.square(kept).sum())  # BLAS would wake its threads for this
         self.w[self.support] = kept / -problem.lam

@@ -24,7 +24,7 @@ from diht.problem import Problem
 from diht.shift import in_play, is_proved, outside_play, problem_gram, shifted_bound, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
 from diht.solvers.base import Point, Solver, Start, never
-from diht.solvers.engines import NewtonEngine, newton_pays, places
+from diht.solvers.engines import NewtonEngine, newton_pays
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
@@ -141,7 +141,7 @@ class TreeBound(Bound):
         without, within = np.full(d, self.ceiling), np.full(d, self.ceiling)
         for leaf in self.leaves:
             lacking, holding = np.ones(d, dtype=bool), np.ones(d, dtype=bool)
-            lacking[leaf.inside] = holding[leaf.outside] = False
+            lacking[problem.constraint.closure(leaf.inside)] = holding[problem.constraint.closure(leaf.outside)] = False
             np.minimum(without, leaf.bound, out=without, where=lacking)
             np.minimum(within, leaf.bound, out=within, where=holding)
         elsewhere = np.ones(d, dtype=bool)
@@ -153,7 +153,8 @@ class TreeBound(Bound):
 def _fits(problem: Problem, tree: TreeBound) -> bool:
     """Whether a tree can speak of a problem at all: its loss, its numbers of samples and features, and how many are allowed."""
     n, d = problem.shape
-    if (tree.shifted and not isinstance(problem.loss, Squared)) or tree.features.max(initial=-1) >= d:
+    by_gram = isinstance(problem.loss, Squared) and problem.constraint.is_plain
+    if (tree.shifted and not by_gram) or tree.features.max(initial=-1) >= d:
         return False
     known = np.zeros(d, dtype=bool)
     known[tree.features] = True
@@ -163,7 +164,9 @@ def _fits(problem: Problem, tree: TreeBound) -> bool:
             return False
         decided = np.append(leaf.inside, leaf.outside)
         elsewhere = tree.shifted and bool(np.any(leaf.proof[~known]))
-        return len(leaf.inside) <= problem.constraint.size and bool(np.all(known[decided])) and not elsewhere
+        if not np.all(known[decided]) or elsewhere:
+            return False
+        return problem.constraint.restricted(leaf.inside, leaf.outside).free(d)[0] >= 0
 
     return all(fits(leaf) for leaf in tree.leaves)
 
@@ -203,6 +206,8 @@ def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool
 
 class Nodes(ABC):
     """What solves the relaxations of nodes; each thread has its own."""
+
+    stop: Callable[[], bool] = staticmethod(never)
 
     @abstractmethod
     def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
@@ -246,10 +251,13 @@ class NewtonNodes(Nodes):
         """Newton's method until the bound is good enough."""
         part = self.part.replaced(constraint=constraint.within(self.features))
         engine = self.engine
-        m, inside, _ = part.constraint.free(len(self.features))
+        m, inside, outside = part.constraint.free(len(self.features))
+        rest = np.setdiff1d(np.arange(len(self.features)), np.union1d(inside, outside))
         bound = lower_bound(part, proof).value
-        if m <= 0:  # one support is left: its own refit and dual point say all there is to say
-            x, b, u = refit(part, inside, w[self.features])
+        if (
+            m <= 0 or part.constraint.count(rest) <= m
+        ):  # one support is left: its own refit and dual point say all there is to say
+            x, b, u = refit(part, inside if m <= 0 else np.union1d(inside, rest), w[self.features])
             proved = lower_bound(part, dual_from_primal(part, x, b, u))
             if proved.value > bound:
                 bound, proof = proved.value, proved.alpha
@@ -265,7 +273,8 @@ class NewtonNodes(Nodes):
                 bound, proof = proved.value, proved.alpha
             open_gap = max(objective - bound, 0.0)
             own = engine.value - bound
-            if bound >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective)) or engine.finished:
+            solved = bound >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
+            if solved or engine.finished or self.stop():
                 break
         full = np.zeros(self.d)
         full[self.features] = engine.w
@@ -288,7 +297,7 @@ class RelaxedNodes(Nodes):
             relaxed.advance(node, state)
             bound = state.bound.value
             own = state.engine.value - bound
-            if bound >= objective or state.settled or own <= _USEFUL * (objective - bound):
+            if bound >= objective or state.settled or own <= _USEFUL * (objective - bound) or self.stop():
                 break
         return bound, state.bound.alpha, relaxed.relaxed_model(node, state)
 
@@ -314,6 +323,10 @@ class _Tree:
     solved: int = 0
     nbytes: int = 0  # memory that the leaves take
     rounded: set[bytes] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for worker in self.workers:
+            worker.stop = self.stop
 
     @property
     def shifted(self) -> bool:
@@ -385,7 +398,7 @@ class _Tree:
     def leaf(self, inside: Indices, outside: Indices, bound: float, proof: Vector, w: Vector) -> Leaf:
         """A leaf with what to split it on."""
         constraint = self.problem.constraint.restricted(inside, outside)
-        free = np.setdiff1d(self.features, np.union1d(inside, outside))
+        free = np.setdiff1d(self.features, constraint.closure(np.union1d(inside, outside)))
         return Leaf(inside, outside, bound, proof, w, _undecided(constraint, w, free))
 
     def add(self, leaf: Leaf) -> None:
@@ -411,9 +424,9 @@ class _Tree:
 def _undecided(constraint: Constraint, w: Vector, free: Indices) -> int:
     """The feature about which a relaxation is least decided; -1 where all that is left fits in."""
     m, _, _ = constraint.free(len(w))
-    if m <= 0 or len(free) <= m:
+    if m <= 0 or constraint.count(free) <= m:
         return -1
-    z = places(constraint, w)[free]
+    z = constraint.places(w)[free]
     doubt = np.minimum(z, 1.0 - z)
     if doubt.max() > 1e-9:
         return int(free[np.argmax(doubt)])
@@ -528,7 +541,7 @@ def _workers(
     """One solver of nodes for each thread, the shift that they use, and a first proof; a known shift is proved already."""
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
-    if isinstance(problem.loss, Squared):
+    if isinstance(problem.loss, Squared) and problem.constraint.is_plain:
         known = problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
         if sigma is None:
             sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)

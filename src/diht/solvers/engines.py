@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.constraint import Constraint, threshold_scale
+from diht.constraint import Constraint
 from diht.design import Design, ProximalAscent, spectral_bound
 from diht.design.quadratic import Minimiser
 from diht.duality import feasible
 from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
+from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
 
 __all__ = ["Engine", "engine_for"]
@@ -77,7 +78,7 @@ class Engine(ABC):
         """Keep a dual point if it is the best so far, given X'(s alpha), and measure the gap."""
         problem = self.problem
         conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
-        dual = -conjugate - self.constraint.value(g) / (2.0 * problem.lam)
+        dual = -conjugate - self.constraint.opposite.value(g) / (2.0 * problem.lam)
         if dual >= self.dual:
             self.alpha, self.dual, self.g = alpha, dual, g
         self.gap = self.value - self.dual
@@ -198,7 +199,7 @@ class NewtonEngine(Engine):
     def smoothed_gap(self, model: _Model) -> float:
         """Gap of the smoothed relaxation."""
         problem, alpha = self.problem, self.slopes(model)
-        value = self.constraint.value((problem.s * alpha) @ self.X)
+        value = self.constraint.opposite.value((problem.s * alpha) @ self.X)
         return model.value + float(problem.s @ self.loss.conjugate(alpha, problem.y)) + value / (2.0 * problem.lam)
 
     def step(self, model: _Model) -> _Model:
@@ -246,6 +247,12 @@ class NewtonEngine(Engine):
         p, c = model.w.copy(), np.empty(n)
         gap = min(self.gap, abs(model.value))
         tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
+        if not self.constraint.is_plain:
+            start = max(self.largest, 1e-3 * lam)
+            p, fall, self.largest = minimise_quadratic(
+                H, gradient, self.constraint, lam, model.w, start, min(tol, 1e-3) * abs(model.value)
+            )
+            return p, fall
         found = self.minimise(
             K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0,
             max(self.largest, 1e-3 * lam), p, c, min(tol, 1e-3),
@@ -301,7 +308,7 @@ def engine_for(problem: Problem, features: Indices | None, alpha: Vector, w: Vec
     compiled = problem.loss.kernel() is not None
     if newton_pays(problem, size):
         return NewtonEngine(problem, features, alpha, w, b)
-    if compiled:
+    if compiled and problem.constraint.is_plain:
         return AscentEngine(problem, features, alpha, w, b, seed)
     return GradientEngine(problem, features, alpha, w, b)
 
@@ -311,14 +318,3 @@ def newton_pays(problem: Problem, n_features: int) -> bool:
     entries = problem.shape[0] * float(n_features)
     limit = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON
     return entries <= _NEWTON_ENTRIES and entries * n_features <= limit
-
-
-def places(constraint: Constraint, w: Vector) -> Vector:
-    """How much of a place, z_j, each feature of a relaxation's model takes."""
-    m, inside, outside = constraint.free(len(w))
-    magnitudes = np.abs(w)
-    magnitudes[inside] = magnitudes[outside] = 0.0
-    theta = threshold_scale(magnitudes, m, 0.0, 0.0)
-    z = np.minimum(magnitudes / theta, 1.0) if theta > 0.0 else (magnitudes > 0.0).astype(np.float64)
-    z[inside] = 1.0
-    return z

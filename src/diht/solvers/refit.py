@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from diht.design import CoordinateAscent, Design
+from diht.duality import dual_from_primal, primal
 from diht.intercept import balanced, best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
@@ -41,6 +42,7 @@ _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
+_MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
 _MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
@@ -59,8 +61,23 @@ def refit(
     """Minimise P over the models on `support`, starting from the given one: coefficients, intercept, predictions.
 
     `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can. Where a step takes long,
-    `stop` is asked before it; True leaves the model as it is.
+    `stop` is asked before it; True leaves the model as it is. Coefficients have the signs that the constraint asks for.
     """
+    sign = problem.constraint.sign
+    if sign is None or not np.any(sign[support]):
+        return _refit(problem, support, w, b, rtol, stop)
+    return _within_signs(problem, support, sign, w, b, rtol, stop)
+
+
+def _refit(
+    problem: Problem,
+    support: NDArray[np.int64],
+    w: Vector | None,
+    b: float,
+    rtol: float,
+    stop: Callable[[], bool],
+) -> tuple[Vector, float, Vector]:
+    """Do so whatever the signs."""
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
     objective = _Objective(problem, design, problem.loss, stop)
@@ -70,6 +87,47 @@ def refit(
     full = np.zeros(problem.shape[1])
     full[support] = best.x
     return full, best.b, best.u
+
+
+def _within_signs(
+    problem: Problem,
+    support: NDArray[np.int64],
+    sign: NDArray[np.int8],
+    w: Vector | None,
+    b: float,
+    rtol: float,
+    stop: Callable[[], bool],
+) -> tuple[Vector, float, Vector]:
+    r"""Find which coefficients are held at zero by their signs (the active set method of Lawson and Hanson).
+
+    A step leads towards the best model on the free features, up to where the first of them would change its sign; that one is held.
+    Once none is in the way, the derivative of P in the coefficients held tells whether one of them should be free. As P is
+    lam-strongly convex, derivatives :math:`\gamma_j < 0` into the allowed side promise at most
+    :math:`\sum_j \gamma_j^2 / (2 \lambda)`.
+    """
+    now = np.zeros(problem.shape[1])
+    if w is not None:
+        now[support] = np.where(sign[support] * w[support] < 0.0, 0.0, w[support])
+    free, last = np.asarray(support), np.inf
+    model = now, b, problem.design.matvec(now, support=support) + b
+    for _ in range(_MOST_CHANGES + 4 * len(support)):
+        target, b, u = _refit(problem, free, now, b, rtol, stop)
+        wrong = free[sign[free] * target[free] < 0.0]
+        if len(wrong):
+            reach = now[wrong] / (now[wrong] - target[wrong])
+            now = now + float(reach.min()) * (target - now)
+            stopped = wrong[reach <= reach.min()]
+            now[stopped] = 0.0
+            free = np.setdiff1d(free, stopped)
+            continue
+        now, model, value = target, (target, b, u), primal(problem, target, b, u)
+        held = np.setdiff1d(support, free)
+        slopes = problem.design.columns(held).rmatvec(problem.s * dual_from_primal(problem, target, b, u))
+        gains = np.maximum(-sign[held] * slopes, 0.0)
+        if float(gains @ gains) <= 2.0 * problem.lam * max(rtol, _EXACT) * abs(value) or value >= last or stop():
+            break
+        free, last = np.sort(np.append(free, held[np.argmax(gains)])), value
+    return model
 
 
 def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:

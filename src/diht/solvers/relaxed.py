@@ -131,17 +131,18 @@ def _first_dual(problem: Problem) -> Vector:
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:
     """Choose the first working set by the size of g; None for all."""
-    d = len(g)
-    m, inside, outside = problem.constraint.free(d)
-    size = max(_FIRST * m, _AT_LEAST) + len(inside)
+    d, constraint = len(g), problem.constraint
+    _, inside, outside = constraint.free(d)
+    most = constraint.size - len(inside)
+    size = max(_FIRST * most, _AT_LEAST) + len(inside)
     if not newton_pays(problem, size):
-        size = max(_FIRST_OF_MANY * m, _AT_LEAST_OF_MANY) + len(inside)
+        size = max(_FIRST_OF_MANY * most, _AT_LEAST_OF_MANY) + len(inside)
     if size >= d - len(outside):
         return np.setdiff1d(np.arange(d), outside) if len(outside) else None
-    ranked = g.copy()
+    ranked = constraint.opposite.magnitudes(g)
     ranked[outside] = 0.0
     ranked[inside] = np.inf
-    features = top_k(ranked, size)
+    features = constraint.closure(top_k(ranked, size))
     return features if len(outside) or problem.design.fraction(features) <= _WORTHWHILE else None
 
 
@@ -149,13 +150,13 @@ def _missing(problem: Problem, features: Indices | None, g: Vector) -> Indices:
     """Features outside the working set that the dual point's model would take; if there are any, those near to it as well."""
     if features is None:
         return _NONE
-    m, inside, outside = problem.constraint.free(len(g))
-    magnitudes = np.abs(g)
-    magnitudes[inside] = magnitudes[outside] = 0.0
-    known = magnitudes[features]
-    last = known[top_k(known, m)].min(initial=np.inf)
-    magnitudes[features] = 0.0
+    constraint = problem.constraint
+    _, inside, outside = constraint.free(len(g))
+    magnitudes = constraint.opposite.magnitudes(g)
+    chosen = features[constraint.within(features).opposite.select(g[features])]
+    last = magnitudes[np.setdiff1d(chosen, inside)].min(initial=np.inf)
+    magnitudes[features] = magnitudes[outside] = 0.0
     if not np.any(magnitudes > last):
         return _NONE
     near = np.flatnonzero(magnitudes > _NEAR * last)
-    return near if len(near) <= len(features) else near[top_k(magnitudes[near], len(features))]
+    return constraint.closure(near if len(near) <= len(features) else near[top_k(magnitudes[near], len(features))])

@@ -1,0 +1,107 @@
+r"""The relaxation of a quadratic under any constraint: accelerated proximal gradients, and least squares with weights.
+
+.. math:: F(p) = \nabla^\top (p - w) + \tfrac12 (p - w)^\top H (p - w) + \lambda \Omega(p) , \qquad
+          \Omega(p) = \min_z \sum_j \frac{p_j^2}{2 z_j} .
+
+Proximal gradients find which features are used, and take long where H is badly conditioned. F lies below the quadratic with the
+places z of p held fast, and touches it at p: to minimise that one, a linear system on the features in use, lowers F whatever the
+condition of H. Where the constraint is a plain one, `diht.design.quadratic` has Newton steps in its place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.constraint import Constraint
+from diht.structure import Structured
+
+__all__ = ["minimise_quadratic"]
+
+Vector = NDArray[np.float64]
+
+_CHECK = 10  # steps between two looks at the gap
+_MOST_STEPS = 300
+_ROUNDS = 10  # of weighted least squares in a row
+_LEAST_PLACE = 1e-9
+
+
+def minimise_quadratic(
+    H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector, curvature: float, tol: float
+) -> tuple[Vector, float, float]:
+    r"""Minimise F from w: p once F is within `tol` of its minimum, the fall F(w) - F(p), and the curvature to step with.
+
+    With c the negative gradient of the quadratic, F(p) is at most :math:`\lambda \Omega(p) - p^\top c + \nu(c)^2 / (2 \lambda)`
+    from its minimum.
+    """
+    model = _Quadratic(H, gradient, constraint, lam, w)
+    p, point, momentum, slope = w, w, 1.0, gradient
+    for t in range(1, _MOST_STEPS + 1):
+        new = constraint.prox(point - slope / curvature, lam / curvature)
+        moved = new - point
+        turned = H @ moved
+        if moved @ turned > curvature * (moved @ moved) * (1.0 + 1e-9):
+            seen = float(moved @ turned) / float(moved @ moved)
+            curvature = max(1.2 * curvature, min(1.02 * seen, 4.0 * curvature))
+            continue
+        own = slope + turned
+        if t % _CHECK == 0 or not np.any(moved):
+            if model.gap(new, own) <= tol or not np.any(moved):
+                p = new
+                break
+            better = model.reweighted(new, tol)
+            if better is not new:
+                p = point = better
+                momentum, slope = 1.0, model.slope(better)
+                if model.gap(p, slope) <= tol:
+                    break
+                continue
+        following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
+        if (point - new) @ (new - p) > 0.0:
+            following = momentum = 1.0
+        step = (momentum - 1.0) / following * (new - p)
+        p, point, momentum = new, new + step, following
+        slope = own + H @ step if momentum > 1.0 else own
+    return p, model.value(w) - model.value(p), curvature
+
+
+class _Quadratic:
+    def __init__(self, H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector) -> None:
+        self.H, self.gradient, self.constraint, self.lam, self.w = H, gradient, constraint, lam, w
+        self.pull = H @ w - gradient
+
+    def slope(self, p: Vector) -> Vector:
+        """The gradient of the quadratic."""
+        return np.asarray(self.gradient + self.H @ (p - self.w))
+
+    def value(self, p: Vector) -> float:
+        """F(p)."""
+        change = p - self.w
+        return float(self.gradient @ change + 0.5 * change @ (self.H @ change)) + self.lam * self.constraint.relaxation(
+            p
+        )
+
+    def gap(self, p: Vector, slope: Vector) -> float:
+        """A bound on F(p) - min F."""
+        nu = self.constraint.opposite.value(slope)
+        return self.lam * self.constraint.relaxation(p) + float(p @ slope) + nu / (2.0 * self.lam)
+
+    def reweighted(self, p: Vector, tol: float) -> Vector:
+        """Return a better point, by least squares with the places of p for weights; p itself if they do not help."""
+        value = self.value(p)
+        for _ in range(_ROUNDS):
+            z = self.constraint.places(p)
+            used = np.flatnonzero((p != 0.0) & (z > _LEAST_PLACE))
+            if not len(used):
+                break
+            system = self.H[np.ix_(used, used)]
+            system[np.diag_indices(len(used))] += self.lam / z[used]
+            x = np.zeros_like(p)
+            x[used] = np.linalg.solve(system, self.pull[used])
+            if isinstance(self.constraint, Structured):
+                x = self.constraint.clipped(x)
+            new = self.value(x)
+            if not new < value - 0.1 * tol:
+                break
+            p, value = x, new
+        return p

@@ -1,0 +1,245 @@
+"""Groups, signs and features to keep: every claim against the enumeration of all supports."""
+
+from functools import cache
+from itertools import chain, combinations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from diht import Problem, SparseClassifier, SparseRegressor, solve
+from diht.constraint import Cardinality, Node
+from diht.duality import dual, lower_bound, primal
+from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, BranchAndBound, Relaxed
+from diht.solvers.refit import refit
+from diht.structure import Structured, constrained
+from oracle import small_data, some_weights
+
+D = 7
+GROUPS = np.array([0, 1, 0, 2, 3, 3, 4])
+SIGN = np.array([1, -1, 0, 1, -1, 0, 1])
+LOSSES = [Squared(), Huber(), Logistic(), SmoothedHinge(), Hinge(), SquaredHinge()]
+KINDS = {
+    "keep": {"keep": [2, 5]},
+    "groups": {"groups": GROUPS},
+    "sign": {"sign": SIGN},
+    "nonnegative": {"sign": 1},
+    "all": {"keep": [6], "groups": GROUPS, "sign": SIGN},
+}
+
+
+@cache
+def fits(
+    loss: Loss, lam: float, fit_intercept: bool, weighted: bool
+) -> dict[tuple[int, ...], tuple[np.ndarray, float]]:
+    """The best model on every support, whatever its signs: coefficients and objective."""
+    problem = plain(loss, lam, fit_intercept, weighted)
+    found = {}
+    for support in chain.from_iterable(combinations(range(D), n) for n in range(D + 1)):
+        w, b, u = refit(problem, np.array(support, dtype=np.int64))
+        found[support] = w, primal(problem, w, b, u)
+    return found
+
+
+def plain(loss: Loss, lam: float, fit_intercept: bool, weighted: bool) -> Problem:
+    return Problem(*small_data(loss), loss, D, lam, some_weights(24) if weighted else None, fit_intercept=fit_intercept)
+
+
+def structured(kind: str, k: int, loss: Loss, lam: float, fit_intercept: bool, weighted: bool) -> Problem:
+    return plain(loss, lam, fit_intercept, weighted).replaced(constraint=constrained(k, D, **KINDS[kind]))
+
+
+def optima(kind: str, k: int, *case: object) -> tuple[float, np.ndarray, np.ndarray]:
+    """The best objective, and the best of the models without and with each unit, by its features.
+
+    At the best model some coefficients are zero, and on the others it is the best whatever the signs: so that all supports with
+    the right signs have it among them.
+    """
+    arguments = KINDS[kind]
+    unit = np.asarray(arguments.get("groups", np.arange(D)))
+    sign = np.broadcast_to(arguments.get("sign", 0), D)
+    kept = {int(unit[j]) for j in arguments.get("keep", [])}
+    best, without, within = np.inf, np.full(D, np.inf), np.full(D, np.inf)
+    for support, (w, value) in fits(*case).items():
+        used = {int(unit[j]) for j in support} | kept
+        if len(used - kept) > k or np.any(sign * w < 0):
+            continue
+        best = min(best, value)
+        chosen = np.isin(unit, list(used))
+        without[~chosen] = np.minimum(without[~chosen], value)
+        room = len(used - kept) < k
+        within[chosen | room] = np.minimum(within[chosen | room], value)
+    return best, without, within
+
+
+SETTINGS = ((1, 0.3, True, False), (2, 0.01, False, True), (3, 0.003, True, True))  # k, lam, intercept, weights
+CASES = [
+    (kind, SETTINGS[(i + j) % 3][0], loss, *SETTINGS[(i + j) % 3][1:])
+    for i, kind in enumerate(KINDS)
+    for j, loss in enumerate(LOSSES)
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_bounds_hold_and_the_exact_solver_finds_the_optimum(case: tuple) -> None:
+    best, without, within = optima(*case)
+    problem = structured(*case)
+    for solver in ("auto", BranchAndBound()):
+        result = solve(problem, solver, tol=1e-9)
+        assert problem.constraint.allows(result.w)
+        assert result.objective >= best * (1 - 1e-9)
+        assert result.lower_bound <= best * (1 + 1e-9)
+        certificate = result.certificate
+        assert np.all(without[certificate.required] > best * (1 - 1e-9))
+        assert not np.any(within[certificate.excluded] <= best * (1 + 1e-12))
+        assert np.all(certificate.screening.without <= without * (1 + 1e-9) + 1e-12)
+        assert np.all(certificate.screening.within <= within * (1 + 1e-9) + 1e-12)
+    assert result.objective == pytest.approx(best, rel=1e-7)
+    assert result.lower_bound == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_auto_finds_what_is_best(case: tuple) -> None:
+    best, _, _ = optima(*case)
+    assert solve(structured(*case)).objective == pytest.approx(best, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "solver", [DIHT(), SDIHT(), IHT(), HTP(), SVRGHT(), Relaxed()], ids=lambda solver: type(solver).__name__
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_method_keeps_to_the_constraint(kind: str, solver: object) -> None:
+    for loss in (Squared(), SmoothedHinge(), Hinge()):
+        case = kind, 2, loss, 0.1, True, True
+        best, _, _ = optima(*case)
+        problem = structured(*case)
+        result = solve(problem, solver, max_iter=200)
+        assert problem.constraint.allows(result.w)
+        assert result.lower_bound <= best * (1 + 1e-9)
+        assert result.objective >= best * (1 - 1e-9)
+
+
+# The constraint itself
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_value_is_that_of_the_nearest_model(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    constraint = constrained(2, D, **KINDS[kind])
+    for _ in range(20):
+        v, w = rng.normal(size=D), rng.normal(size=D)
+        nearest, support = constraint.threshold(v)
+        assert constraint.allows(nearest)
+        assert constraint.value(v) == pytest.approx(2 * nearest @ v - nearest @ nearest)
+        assert constraint.value(v) == pytest.approx(constraint.opposite.value(-v))
+        other, _ = constraint.threshold(w)
+        assert 2 * other @ v - other @ other <= constraint.value(v) + 1e-12
+        again = nearest.copy()
+        assert np.array_equal(constraint.rethreshold(w, again, support), constraint.select(w))
+        assert np.array_equal(again, other)
+        assert constraint.value(v + w) ** 0.5 <= constraint.value(v) ** 0.5 + constraint.value(w) ** 0.5 + 1e-12
+        assert constraint.value(v) <= constraint.unsigned.value(v) + 1e-12
+        assert np.count_nonzero(nearest) <= constraint.size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_relaxation_and_its_proximal_map(kind: str) -> None:
+    """Omega is the conjugate of nu^2 / 2: Fenchel's inequality, with equality where the proximal map leads."""
+    rng = np.random.default_rng(1)
+    constraint = constrained(2, D, **KINDS[kind])
+    for r in (0.1, 1.0, 10.0):
+        for _ in range(20):
+            q, v = rng.normal(size=D), rng.normal(size=D)
+            p = constraint.prox(q, r)
+            slope = (q - p) / r  # a subgradient of Omega at p
+            assert constraint.relaxation(p) + constraint.value(slope) / 2 == pytest.approx(
+                p @ slope, rel=1e-9, abs=1e-12
+            )
+            assert constraint.relaxation(p) + constraint.value(v) / 2 >= p @ v - 1e-12
+            w, _ = constraint.threshold(v)
+            assert constraint.relaxation(w) <= w @ w / 2 + 1e-12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_forcing_is_the_fall_of_the_value(kind: str) -> None:
+    constraint = constrained(2, D, **KINDS[kind])
+    v = np.random.default_rng(2).normal(size=D)
+    drop, add = constraint.forcing(v)
+    nothing = np.empty(0, dtype=np.int64)
+    _, inside, _ = constraint.free(D)
+    for j in range(D):
+        with_it = constraint.restricted(np.array([j]), nothing)
+        assert constraint.value(v) - with_it.value(v) == pytest.approx(add[j], abs=1e-12)
+        if j in inside:
+            assert drop[j] == np.inf
+        else:
+            assert constraint.value(v) - constraint.restricted(nothing, np.array([j])).value(v) == pytest.approx(
+                drop[j], abs=1e-12
+            )
+
+
+def test_a_refit_keeps_to_the_signs() -> None:
+    for loss in LOSSES:
+        for sign in (np.ones(D), SIGN, -SIGN):
+            problem = plain(loss, 0.01, True, True).replaced(constraint=constrained(D, D, sign=sign))
+            w, b, u = refit(problem, np.arange(D))
+            best = min(value for x, value in fits(loss, 0.01, True, True).values() if not np.any(sign * x < 0))
+            assert not np.any(sign * w < 0)
+            assert primal(problem, w, b) == pytest.approx(best, rel=1e-9)
+            np.testing.assert_allclose(u, problem.design.matvec(w) + b, rtol=1e-9, atol=1e-12)
+
+
+def test_a_bound_is_that_of_its_dual_point() -> None:
+    for kind in KINDS:
+        problem = structured(kind, 2, Squared(), 0.1, True, True)
+        alpha = solve(problem).alpha
+        assert lower_bound(problem, alpha).value == pytest.approx(dual(problem, alpha), rel=1e-9)
+
+
+def test_what_is_asked_for() -> None:
+    assert constrained(3, D) == Cardinality(3)
+    assert isinstance(constrained(3, D, keep=[1]), Node)
+    assert constrained(2, D, groups=GROUPS).size == 4
+    assert isinstance(constrained(2, D, sign=0), Cardinality)
+    assert isinstance(constrained(2, D, groups=list("abacdde")), Structured)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"keep": [7]}, "keep must hold indices from 0 to 6, got 7"),
+    ({"keep": [True]}, "keep must have length 7 to match X if it is a mask, got length 1"),
+    ({"keep": [0.5]}, "keep must be a list of indices or a mask, got float64"),
+    ({"groups": [1, 2]}, r"groups must hold a label for each of the 7 features, got shape \(2,\)"),
+    ({"groups": [np.nan] * 7}, "groups must hold no NaN or infinite label"),
+    ({"sign": 2}, "sign must hold -1, 0 and 1 only, got 2"),
+    ({"sign": [1, 1]}, r"sign must be one number, or one for each of the 7 features, got shape \(2,\)"),
+    ({"sign": "up"}, "sign must hold -1, 0 and 1 only"),
+    ({"groups": GROUPS, "k": 6}, "k must be from 1 to the number of groups, got k=6 with 5 groups"),
+    ({"keep": [1], "k": 7}, "k must be from 1 to the number of features besides those to keep, got k=7 with 6 features"),
+    ({"k": 0}, "k must be from 1 to the number of features, got k=0 with 7 features"),
+])  # fmt: skip
+def test_what_makes_no_sense_is_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        constrained(**({"k": 2, "n_features": D} | arguments))
+
+
+# The estimators
+
+
+def test_estimators_take_names() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 6)), columns=list("abcdef"))
+    y = X["a"] - 2 * X["b"] + rng.normal(size=80)
+    kept = SparseRegressor(k=1, lam=0.1, keep=["e", "f"]).fit(X, y)
+    assert kept.get_feature_names_out().tolist() == ["b", "e", "f"]
+    assert {4, 5} <= set(kept.certificate_.required.tolist())
+    assert SparseRegressor(k=1, lam=0.1, sign={"b": 1}).fit(X, y).get_feature_names_out().tolist() == ["a"]
+    grouped = SparseClassifier(k=1, lam=0.1, groups=list("xyxyzz")).fit(X, y > 0)
+    assert grouped.get_feature_names_out().tolist() == ["b", "d"]
+    assert np.all(SparseRegressor(k=6, lam=0.1, sign=1).fit(X, y).coef_ >= 0)
+    with pytest.warns(UserWarning, match="k=6 is more than the 3 groups: all of them may be used"):
+        SparseRegressor(k=6, lam=0.1, groups=list("xyxyzz")).fit(X, y)
+    with pytest.raises(ValueError, match="keep holds 'q', which is not among the features"):
+        SparseRegressor(keep=["q"], k=2).fit(X, y)
+    with pytest.raises(ValueError, match="keep holds names, but X has none"):
+        SparseRegressor(keep=["a"], k=2).fit(X.to_numpy(), y)
