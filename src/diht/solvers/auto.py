@@ -49,7 +49,8 @@ _SEARCH_PASSES, _SEARCH_SHARE = (
     1.0,
 )  # a search reads X no more often than this, plus this share of all reads before it
 _EARLY_PASSES = 20.0  # one that does not wait for the relaxation
-_FEW = 1000  # features of a model up to which there always is a search; beyond, a small gap is good enough
+_FEW = 1000  # features of a model up to which its fits are fine ones
+_SEARCHED = 300  # features of a model up to which there always is a search; beyond, a small gap is good enough
 _SMALL = 2e6  # entries of X up to which every start is worth a search
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
 _FINE = 1e-9
@@ -221,7 +222,7 @@ class Auto(Solver):
     ) -> None:
         """Improve a support by swaps, reading X no more often than the budget says; what screening decides stays as it is."""
         key = np.sort(support).tobytes()
-        small_gap = len(support) > _FEW and state.gap <= _LOOSE * abs(state.objective)
+        small_gap = len(support) > _SEARCHED and state.gap <= _LOOSE * abs(state.objective)
         if key in state.searched or small_gap or state.stop():
             return
         state.searched.add(key)

@@ -38,6 +38,7 @@ Vector = NDArray[np.float64]
 Direction = Callable[[Vector, Vector], Vector]
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
+_SHORT, _PER_ENTRY = 2e8, 5e3  # and up to which this is not questioned, or so many for each stored entry: ascent reads just these
 _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
@@ -134,7 +135,7 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
     if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
-        if _direct_cost(design) > _DIRECT:
+        if _direct_cost(design) > min(_DIRECT, max(_SHORT, _PER_ENTRY * design.nbytes / 12)):
             return _ascended
         if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
             return _interior
