@@ -23,9 +23,10 @@ class Solver(BaseSolver):
         self.instance, self.time_limit = instance, time_limit
 
     def warm_up(self):
-        """Compile: on a tiny instance, as the other packages do that compile, and what only larger ones need."""
+        """Compile: on a tiny instance, as the other packages do that compile, and what only larger ones need, by the default."""
         solve(_problem(tiny(self.instance)), self.method)
-        solve(_problem(self.instance), self.method, time_limit=1.0)
+        if self.method == "auto":
+            solve(_problem(self.instance), time_limit=300.0)
 
     def get_next(self, stop_val):
         """Judge the first ten evaluations, then at intervals that grow by a tenth."""
