@@ -22,9 +22,9 @@ from diht.duality import Bound, Indices, Vector, lower_bound
 from diht.losses import Squared
 from diht.problem import Problem
 from diht.selection import top_k
-from diht.shift import in_play, problem_gram, shifted_bound, smallest_eigenvalue
+from diht.shift import problem_gram, shifted_bound
 
-__all__ = ["GramRelaxation", "Relaxation", "tightened"]
+__all__ = ["GramRelaxation", "Relaxation"]
 
 _FULL = 500  # features up to which the whole Gram matrix is formed at once
 _FIRST = 100  # size of the first working set, at least
@@ -270,26 +270,3 @@ class GramRelaxation:
             violating = violating[top_k(candidates[violating], most)]
         bound = solved.bound - missing
         return Relaxation(p, c, solved.value, bound, -np.inf, solved.theta, solved.z), violating
-
-
-def tightened(problem: Problem, objective: float, tol: float = 1e-9, max_features: int = 4000) -> Bound:
-    """The relaxation's bound, tightened by what it proves itself: shift, solve, screen, and again on the features that are left.
-
-    `objective` is that of the best model known, rounded up: the bound need not exceed it. Fewer features have a larger smallest
-    eigenvalue, so that each round may exclude more. No shift is tried on more than `max_features`, whose Gram matrix would be
-    large, nor on more than there are samples.
-    """
-    features, ceiling, known = np.arange(problem.shape[1]), np.inf, None
-    best: Bound | None = None
-    while True:
-        sigma = 0.0
-        if len(features) <= min(max_features, problem.shape[0]):
-            known = problem_gram(problem, features) if known is None else known.among(features)
-            sigma = smallest_eigenvalue(problem, features, known)
-        relaxation = GramRelaxation(problem, features, sigma, known)
-        bound = relaxation.certified(relaxation.solve(tol=tol).p, ceiling=ceiling, origin=best)
-        best = bound if best is None or bound.value > best.value else best
-        left, ceiling = in_play(bound.screening(problem), objective)
-        if best.value >= objective * (1.0 - tol) or not 0 < len(left) < len(features):
-            return best
-        features = left
