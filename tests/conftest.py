@@ -1,7 +1,10 @@
 """Settings that must hold before the libraries under test are imported."""
 
 import os
+from math import inf
+from zlib import crc32
 
+import pytest
 from hypothesis import settings
 
 # Without it scipy has no array API support and one of scikit-learn's checks of an estimator is skipped.
@@ -11,3 +14,11 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 settings.register_profile("dev", deadline=None, max_examples=60)
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
 settings.load_profile("ci" if "CI" in os.environ else "dev")
+
+
+@pytest.fixture(autouse=True)
+def _no_history(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How relaxations are solved shall not depend on the tests before: half of the tests begin with numpy, half with kernels."""
+    from diht.design import quadratic
+
+    monkeypatch.setattr(quadratic, "ENOUGH", inf if crc32(request.node.nodeid.encode()) % 2 else 0)

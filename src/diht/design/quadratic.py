@@ -21,7 +21,7 @@ compile. A :class:`Minimiser` turns to them when there is enough to do.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ FREE = 1e6  # operations of Newton's method that need no reason
 REMOVALS = 4
 HALVINGS = 3  # of a Newton step
 TOP, MIDDLE, NONE = 2, 1, 0  # patterns: z = 1, 0 < z < 1, z = 0
-PATIENCE = 100  # proximal steps from which on compiled ones pay
+PATIENCE, ENOUGH = 100, 300  # proximal steps, for one problem and in all, from which on compiled ones pay
 
 
 class Minimum(NamedTuple):
@@ -57,11 +57,14 @@ class Minimum(NamedTuple):
 class Minimiser:
     """Minimise F for a sequence of similar problems: by numpy at first, compiled once many steps have been made.
 
-    What is computed depends on the sequence alone, not on what has been compiled before.
+    A process that has made many steps in all turns to them at once. What is computed does not depend on what was compiled before the
+    process began: the same programme computes the same.
     """
 
+    made: ClassVar[int] = 0  # steps by numpy in this process
+
     def __init__(self) -> None:
-        self.steps = 0
+        self.left = PATIENCE if Minimiser.made < ENOUGH else 0
 
     def __call__(
         self,
@@ -83,11 +86,12 @@ class Minimiser:
     ) -> Minimum:
         """Minimise F from p, which is overwritten, and c with it; see :func:`relax`."""
         problem = (K, size, error, norm, state, m, k, lam, sigma)
-        patience = min(max_iter, PATIENCE - self.steps)
+        patience = min(max_iter, self.left)
         if patience > 0:
             with np.errstate(all="ignore"):
                 found = Minimum(*relax(*problem, curvature, p, c, tol, cutoff, patience))
-            self.steps += found.iterations
+            self.left -= found.iterations
+            Minimiser.made += found.iterations
             if found.iterations < patience or patience == max_iter:
                 return found
             curvature, max_iter = found.curvature, max_iter - patience
