@@ -57,8 +57,8 @@ class Minimum(NamedTuple):
 class Minimiser:
     """Minimise F for a sequence of similar problems: by numpy at first, compiled once many steps have been made.
 
-    A process that has made many steps in all turns to them at once. What is computed does not depend on what was compiled before the
-    process began: the same programme computes the same.
+    A process that has made many steps in all turns to them at once. What is computed does not depend on what was compiled before
+    the process began: the same programme computes the same.
     """
 
     made: ClassVar[int] = 0  # steps by numpy in this process
