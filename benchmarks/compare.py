@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ INTRO = """\
 # Beside other packages
 
 `python benchmarks/compare.py` measures this again, with `--quick` in less than ten minutes for one instance of most data sets;
-{found} here. Every solver gets the same data, k and lam. What is compared is the objective after the same accurate refit on the
+instances here: {instances}{several}. Every solver gets the same data, k and lam. What is compared is the objective after the same accurate refit on the
 support that it found, so that nobody wins or loses by a tolerance. "Above the best" is the relative distance to the best objective
 that any solver found; {same:g} or less counts as the same.
 
@@ -70,12 +71,12 @@ Measured on {machine}.
 
 def run(quick: bool) -> Path:
     """Run the benchmark and return the file of its results."""
-    outputs = COMPARISON / "outputs"
-    before = set(outputs.glob("*.parquet"))
+    name = f"{'quick' if quick else 'full'}-{datetime.now():%Y-%m-%d-%H-%M-%S}"
     config = COMPARISON / ("quick.yml" if quick else "full.yml")
     command = [sys.executable, "-m", "benchopt", "run", str(COMPARISON), "-l", "--no-display", "--no-cache"]
-    subprocess.run([*command, "--config", str(config)], check=True, env={**os.environ, **ONE_THREAD})
-    return max(set(outputs.glob("*.parquet")) - before, key=lambda path: path.stat().st_mtime)
+    command += ["--config", str(config), "--output", name]
+    subprocess.run(command, check=True, env={**os.environ, **ONE_THREAD})
+    return COMPARISON / "outputs" / f"{name}.parquet"
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -168,11 +169,11 @@ def _run(rows: pd.DataFrame) -> Run:
 # Writing
 
 
-def page(found: Sequence[Panel], limit: float) -> Iterator[str]:
+def page(found: Sequence[Panel], limit: float, runs: int) -> Iterator[str]:
     """Lines of the page."""
     facts = {"same": SAME, "limit": f"{limit:g}", "leeway": LEEWAY, "memory": MEMORY / 2**30}
-    count = f"{len(found)} instance{'s are' if len(found) != 1 else ' is'}"
-    yield INTRO.format(found=count, machine=machine(), **facts)
+    several = f"; {runs} runs, of which the later ones repeated some solvers" if runs > 1 else ""
+    yield INTRO.format(instances=len(found), several=several, machine=machine(), **facts)
     yield from verdict(found)
     yield "\n![Objective against time, one panel an instance](figures/peers.svg)\n"
     yield "## Who is best\n"
@@ -310,7 +311,7 @@ def main() -> None:
     table = pd.concat([pd.read_parquet(path) for path in arguments.results or [run(arguments.quick)]])
     found = panels(table)
     (arguments.out / "figures").mkdir(parents=True, exist_ok=True)
-    text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0])) + "\n"
+    text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0], table["run_date"].nunique())) + "\n"
     for name, content in (("peers.md", text), ("figures/peers.svg", drawing(found))):
         with atomic_write(arguments.out / name) as file:
             file.write(content.encode())

@@ -126,7 +126,7 @@ def rows(solver, times, values, failure=""):
 
 def page(*solvers):
     found = compare.panels(pd.DataFrame([row for of_solver in solvers for row in of_solver]))
-    return found[0], "\n".join(compare.page(found, 60)), compare.drawing(found)
+    return found[0], "\n".join(compare.page(found, 60, 1)), compare.drawing(found)
 
 
 def test_the_page_says_who_is_better_and_who_failed():
