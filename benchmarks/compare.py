@@ -45,10 +45,12 @@ SHAPES = ("diamond", "triangle", "square", "cross", "plus")
 INTRO = """\
 # Beside other packages
 
-`python benchmarks/compare.py` measures this again, with `--quick` in less than ten minutes for one instance of most data sets;
-instances here: {instances}{several}. Every solver gets the same data, k and lam. What is compared is the objective after the same accurate refit on the
-support that it found, so that nobody wins or loses by a tolerance. "Above the best" is the relative distance to the best objective
-that any solver found; {same:g} or less counts as the same.
+`python benchmarks/compare.py` measures this again; `--quick` takes one instance of most data sets.
+Instances here: {instances}{several}.
+
+Every solver gets the same data, k and lam. What is compared is the objective after the same accurate refit on the support that it
+found, so that nobody wins or loses by a tolerance. "Above the best" is the relative distance to the best objective that any solver
+found; {same:g} or less counts as the same.
 
 - One thread each; all seconds are those of the processor. A solver has {limit} of them for an instance: a package starts no new
   setting after that, is killed after {leeway:g} times that, and may take {memory:.0f} GiB of memory.
