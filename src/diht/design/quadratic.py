@@ -63,8 +63,13 @@ class Minimiser:
 
     made: ClassVar[int] = 0  # steps by numpy in this process
 
+    @classmethod
+    def is_busy(cls) -> bool:
+        """Whether so much was done in this process that compiled steps pay at once."""
+        return cls.made >= ENOUGH
+
     def __init__(self) -> None:
-        self.left = PATIENCE if Minimiser.made < ENOUGH else 0
+        self.left = 0 if self.is_busy() else PATIENCE
 
     def __call__(
         self,
