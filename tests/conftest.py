@@ -1,9 +1,7 @@
 """Settings that must hold before the libraries under test are imported."""
 
 import os
-from zlib import crc32
 
-import pytest
 from hypothesis import settings
 
 # Without it scipy has no array API support and one of scikit-learn's checks of an estimator is skipped.
@@ -13,11 +11,3 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 settings.register_profile("dev", deadline=None, max_examples=60)
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
 settings.load_profile("ci" if "CI" in os.environ else "dev")
-
-
-@pytest.fixture(autouse=True)
-def _no_history(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How relaxations are solved shall not depend on the tests before: half of the tests begin with numpy, half with kernels."""
-    from diht.design.quadratic import ENOUGH, Minimiser
-
-    monkeypatch.setattr(Minimiser, "made", crc32(request.node.nodeid.encode()) % 2 * ENOUGH)

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.quadratic import Minimiser
 from diht.design.step import Step
 from diht.losses import Logistic, Loss
 
@@ -23,7 +22,7 @@ Vector = NDArray[np.float64]
 _MAX_EVALUATIONS = 200
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of that which says nothing
-_SHORT = 10_000  # terms up to which numpy computes a sum, in a process that does little
+_SHORT = 10_000  # terms up to which numpy computes a sum
 
 
 def increasing_root(h: Callable[[float], float], start: float = 0.0, noise: float = 0.0) -> float:
@@ -91,10 +90,11 @@ def _illinois(
     return best
 
 
-def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0) -> float:
+def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0, compiled: bool = False) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i).
 
-    Secants are followed as long as each halves the slope, and only for the logistic loss: others have kinks, or nearly.
+    Secants are followed as long as each halves the slope, and only for the logistic loss: others have kinks, or nearly. `compiled`
+    says that so many intercepts are wanted that compiled sums pay, however short.
     """
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
@@ -102,21 +102,21 @@ def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0
         slope, noise = float(s @ slopes), _ROUNDED * _U * float(s @ np.abs(slopes))
         if abs(slope) <= noise:
             return b
-        if not isinstance(loss, Logistic) or not abs(slope) <= 0.5 * least or Minimiser.is_busy():
+        if not isinstance(loss, Logistic) or compiled or not abs(slope) <= 0.5 * least:
             break
         curvature = (slope - before) / step if step else float(s @ loss.second_derivative(u + b, y))
         if not curvature > 0.0:
             break
         best, least, before, step = b, abs(slope), slope, -slope / curvature
         b += step
-    return best if least <= noise else increasing_root(_total_slope(loss, u, y, s), best, noise)
+    return best if least <= noise else increasing_root(_total_slope(loss, u, y, s, compiled), best, noise)
 
 
-def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector) -> Callable[[float], float]:
+def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector, compiled: bool) -> Callable[[float], float]:
     """Return sum_i s_i l'(u_i + b, y_i) as a function of b, compiled where the loss has a compiled formula and the sum is long."""
     step = Step(loss, "derivative")
     codes = step.codes()
-    if codes is None or (len(u) <= _SHORT and not Minimiser.is_busy()):
+    if codes is None or (len(u) <= _SHORT and not compiled):
         return lambda b: float(s @ step(u, u + b, y))
     from diht.design.kernels import weighted_step
 

@@ -21,7 +21,7 @@ compile. A :class:`Minimiser` turns to them when there is enough to do.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,7 @@ FREE = 1e6  # operations of Newton's method that need no reason
 REMOVALS = 4
 HALVINGS = 3  # of a Newton step
 TOP, MIDDLE, NONE = 2, 1, 0  # patterns: z = 1, 0 < z < 1, z = 0
-PATIENCE, ENOUGH = 100, 300  # proximal steps, for one problem and in all, from which on compiled ones pay
+PATIENCE = 100  # proximal steps from which on compiled ones pay
 
 
 class Minimum(NamedTuple):
@@ -57,19 +57,16 @@ class Minimum(NamedTuple):
 class Minimiser:
     """Minimise F for a sequence of similar problems: by numpy at first, compiled once many steps have been made.
 
-    A process that has made many steps in all turns to them at once. What is computed does not depend on what was compiled before
-    the process began: the same programme computes the same.
+    What is computed depends on the sequence alone, not on what has been compiled before.
+
+    Parameters
+    ----------
+    many : bool
+        Whether there are so many problems to come that all steps are compiled.
     """
 
-    made: ClassVar[int] = 0  # steps by numpy in this process
-
-    @classmethod
-    def is_busy(cls) -> bool:
-        """Whether so much was done in this process that compiled steps pay at once."""
-        return cls.made >= ENOUGH
-
-    def __init__(self) -> None:
-        self.left = 0 if self.is_busy() else PATIENCE
+    def __init__(self, many: bool = False) -> None:
+        self.left = 0 if many else PATIENCE
 
     def __call__(
         self,
@@ -96,7 +93,6 @@ class Minimiser:
             with np.errstate(all="ignore"):
                 found = Minimum(*relax(*problem, curvature, p, c, tol, cutoff, patience))
             self.left -= found.iterations
-            Minimiser.made += found.iterations
             if found.iterations < patience or patience == max_iter:
                 return found
             curvature, max_iter = found.curvature, max_iter - patience

@@ -221,7 +221,7 @@ class GramNodes(Nodes):
     """Nodes of the squared loss, on a Gram matrix."""
 
     def __init__(self, problem: Problem, features: Indices, sigma: float, known: Gram | None) -> None:
-        self.relaxation = GramRelaxation(problem, features, sigma, known)
+        self.relaxation = GramRelaxation(problem, features, sigma, known, many=True)
 
     def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
         """Minimise on the Gram matrix; without it in full, the bound is taken from the data."""
@@ -245,7 +245,7 @@ class NewtonNodes(Nodes):
         self.features, self.d = features, problem.shape[1]
         self.part = problem.restricted(features)
         alpha = start.dual(problem)
-        self.engine = NewtonEngine(self.part, None, alpha, np.zeros(len(features)), 0.0)
+        self.engine = NewtonEngine(self.part, None, alpha, np.zeros(len(features)), 0.0, many=True)
 
     def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
         """Newton's method until the bound is good enough."""

@@ -45,6 +45,8 @@ _EXACT = 1e-12  # relative gap that rounding hides
 class Engine(ABC):
     """A model of the relaxation on some features, and the means to improve it."""
 
+    many = False  # whether so many models are to come that compiled sums pay, however short
+
     def __init__(self, problem: Problem, features: Indices | None, alpha: Vector) -> None:
         self.problem = problem
         self.constraint: Constraint = problem.constraint if features is None else problem.constraint.within(features)
@@ -69,7 +71,7 @@ class Engine(ABC):
         """Take a model, given Xw, with its best intercept (searched from b)."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(problem.loss, product, problem.y, problem.s, b)
+            b = best_intercept(problem.loss, product, problem.y, problem.s, b, self.many)
         self.w, self.b, self.u = w, b, product + b
         loss = float(problem.s @ problem.loss.value(self.u, problem.y))
         self.value = loss + problem.lam * self.constraint.relaxation(w)
@@ -122,16 +124,19 @@ class NewtonEngine(Engine):
     r"""Proximal Newton method: the loss is replaced by its quadratic model, whose relaxation is solved on a Gram matrix.
 
     A loss whose conjugate has an end of its domain is smoothed by a barrier there, as in interior point methods: see `Central`. One
-    with kinks but of unknown form is replaced by its Moreau envelopes.
+    with kinks but of unknown form is replaced by its Moreau envelopes. `many` says that it will be restarted so often that all is
+    compiled.
     """
 
-    def __init__(self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float) -> None:
+    def __init__(
+        self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, many: bool = False
+    ) -> None:
         super().__init__(problem, features, alpha)
         part = problem.design if features is None else problem.design.columns(features)
         self.X = part.toarray()
         if features is not None:
             problem.design.count_reads_of(part)
-        self.minimise = Minimiser()
+        self.minimise, self.many = Minimiser(many), many
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.begin(w if features is None else w[features], b)
 
@@ -171,7 +176,7 @@ class NewtonEngine(Engine):
         """The model of w with its best intercept, for the smoothed loss."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b)
+            b = best_intercept(self.loss, product, problem.y, problem.s, b, self.many)
         value = float(problem.s @ self.loss.value(product + b, problem.y)) + problem.lam * self.constraint.relaxation(w)
         return _Model(w, product, b, value)
 

@@ -79,6 +79,8 @@ class GramRelaxation:
         Their Gram matrix, where it is at hand.
     full : bool, optional
         Whether to form the whole Gram matrix at once: by default for few features, or with a shift.
+    many : bool
+        Whether there is so much to solve that everything is compiled.
 
     Attributes
     ----------
@@ -93,6 +95,7 @@ class GramRelaxation:
         sigma: float = 0.0,
         known: Gram | None = None,
         full: bool | None = None,
+        many: bool = False,
     ) -> None:
         if not isinstance(problem.loss, Squared):
             raise ValueError(f"the loss must be the squared one, got {problem.loss}")
@@ -102,7 +105,7 @@ class GramRelaxation:
         self.sigma = float(sigma)
         self._in_play = np.zeros(d, dtype=bool)
         self._in_play[self.features] = True
-        self._minimise = Minimiser()
+        self._minimise = Minimiser(many)
         self._curvature = 0.0
         self._norms: dict[int, float] = {}
         full = known is not None or sigma > 0.0 or len(self.features) <= _FULL if full is None else full

@@ -38,7 +38,10 @@ Vector = NDArray[np.float64]
 Direction = Callable[[Vector, Vector], Vector]
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
-_SHORT, _PER_ENTRY = 2e8, 5e3  # and up to which this is not questioned, or so many for each stored entry: ascent reads just these
+_SHORT, _PER_ENTRY = (
+    2e8,
+    5e3,
+)  # and up to which this is not questioned, or so many for each stored entry: ascent reads just these
 _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
