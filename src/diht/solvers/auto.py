@@ -43,7 +43,8 @@ _FIRST_PIECES = 3  # of the work on the relaxation, which give a first model
 _REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
 _EXACT_FIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
 _SHIFT_ACCURACY = 1e-7
-_KICKS = 20
+_KICKS, _MOST_AWAY = 20, 3  # fruitless kicks after which there are no more, and how many features one takes out
+_KICK_PASSES = 50.0  # reads of X by kicks
 _SEARCH_PASSES, _SEARCH_SHARE = (
     50.0,
     1.0,
@@ -165,6 +166,8 @@ class Auto(Solver):
             if shiftable:
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
+            if not isinstance(problem.loss, Squared):  # whose searches kick by themselves
+                yield from self._kick(problem, state)
 
     def _relax(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         """Solve the relaxation as far as it is useful, and keep what its solution rounds to."""
@@ -231,8 +234,7 @@ class Auto(Solver):
             return
         design, before = problem.design, problem.design.passes
         limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
-        search = swap_search if problem.constraint.is_plain else swap_units
-        search(
+        self._swaps(problem)(
             undecided, support, w, b, kicks=_KICKS, random_state=self.random_state, pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
         )  # fmt: skip
@@ -281,6 +283,33 @@ class Auto(Solver):
             if small or objective <= (1.0 + _PROMISING) * state.objective:
                 self._search(problem, state, support, w, b)
             yield
+
+    def _kick(self, problem: Problem, state: AutoState) -> Iterator[None]:
+        """Do without a few features of the best model, search, and search on from there with all of them allowed."""
+        rng, nothing = np.random.default_rng(self.random_state), np.empty(0, dtype=np.int64)
+        limit = problem.design.passes + _KICK_PASSES
+        for t in range(_KICKS):
+            undecided = self._undecided(problem, state)
+            if undecided is None or state.gap <= _LOOSE * abs(state.objective):
+                return
+            if state.stop() or problem.design.passes > limit:
+                return
+            best = state.pool.best
+            assert best is not None
+            free = np.setdiff1d(best.support, undecided.constraint.free(problem.shape[1])[1])
+            away = rng.choice(free, min(1 + t % _MOST_AWAY, len(free)), replace=False)
+            other = undecided.replaced(constraint=undecided.constraint.restricted(nothing, np.sort(away)))
+            w, b, _, _ = self._swaps(problem)(
+                other, np.setdiff1d(best.support, away), best.coefficients(problem.shape[1]), best.b, pool=state.pool,
+                stop=state.stop,
+            )  # fmt: skip
+            self._search(problem, state, np.flatnonzero(w), w, b, _EARLY_PASSES)
+            yield
+
+    @staticmethod
+    def _swaps(problem: Problem) -> Callable[..., tuple[Vector, float, Vector, float]]:
+        """The search that fits the constraint."""
+        return swap_search if problem.constraint.is_plain else swap_units
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, screen, and again while features leave."""
