@@ -28,8 +28,8 @@ Indices = NDArray[np.int64]
 
 _USEFUL = 0.01  # the relaxation is solved to this fraction of the gap that it leaves
 _PROGRESS, _PATIENCE = (
-    0.98,
-    4,
+    0.9,
+    3,
 )  # a look is slow that leaves so much of the gap; so many in a row end the work on the relaxation
 _FAR = 0.7  # where the relaxation has this fraction of the gap still to close, a search for swaps does not wait for it
 _MOSTLY = (
@@ -52,7 +52,7 @@ _SEARCH_PASSES, _SEARCH_SHARE = (
 _EARLY_PASSES = 20.0  # one that does not wait for the relaxation
 _FEW = 1000  # features of a model up to which its fits are fine ones
 _SEARCHED = 300  # features of a model up to which there always is a search; beyond, a small gap is good enough
-_SMALL = 2e6  # entries of X up to which every start is worth a search
+_SMALL = 2e6  # entries of X up to which every start is worth a search, and kicks are
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
 _FINE = 1e-9
 _MOST_LOOKS = 30  # at a relaxation for a larger ridge
@@ -166,7 +166,7 @@ class Auto(Solver):
             if shiftable:
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
-            if not isinstance(problem.loss, Squared):  # whose searches kick by themselves
+            if _is_small(problem) and not isinstance(problem.loss, Squared):  # whose searches kick by themselves
                 yield from self._kick(problem, state)
 
     def _relax(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
@@ -267,7 +267,7 @@ class Auto(Solver):
         alpha = None
         if state.gap <= _LOOSE * abs(state.objective):
             return
-        small = float(problem.shape[0]) * problem.shape[1] <= _SMALL or isinstance(problem.loss, Squared)
+        small = _is_small(problem) or isinstance(problem.loss, Squared)
         for factor in reversed(_CONTINUATION):
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=1e-3, random_state=self.random_state)
@@ -336,6 +336,10 @@ class Auto(Solver):
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._search(problem, state, problem.constraint.select(solved.p), solved.p, best.b)
             yield
+
+
+def _is_small(problem: Problem) -> bool:
+    return float(problem.shape[0]) * problem.shape[1] <= _SMALL
 
 
 def _alike(one: Indices, other: Indices) -> bool:
