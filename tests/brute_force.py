@@ -16,7 +16,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -36,7 +36,7 @@ from diht import Problem, certify, solve
 from diht.duality import primal
 from diht.loop import SOLVERS
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from diht.result import Certificate
+from diht.result import Certificate, Result
 from diht.solvers.refit import refit
 from oracle import exact_columns
 
@@ -348,7 +348,10 @@ class Outcome:
     false_features: tuple[str, ...] = ()
 
 
-def methods(names: Iterable[str] | None = None) -> dict[str, Callable[[Case], tuple[float, Certificate]]]:
+Run = Callable[[Case], tuple[Witness, Certificate]]
+
+
+def methods(names: Iterable[str] | None = None) -> dict[str, Run]:
     """Methods by name: those of the library, and "certify", which is given a model on features at random."""
     known = ["auto", *SOLVERS, "certify"]
     unknown = set(names or ()) - set(known)
@@ -357,35 +360,44 @@ def methods(names: Iterable[str] | None = None) -> dict[str, Callable[[Case], tu
     return {name: _certify if name == "certify" else _solve(name) for name in names or known}
 
 
-def _solve(name: str) -> Callable[[Case], tuple[float, Certificate]]:
-    def run(case: Case) -> tuple[float, Certificate]:
+def _solve(name: str) -> Run:
+    def run(case: Case) -> tuple[Witness, Certificate]:
         result = solve(case.problem, name, time_limit=60.0)
-        return result.objective, result.certificate
+        return _witness(case.problem, result), result.certificate
 
     return run
 
 
-def _certify(case: Case) -> tuple[float, Certificate]:
+def _witness(problem: Problem, result: Result) -> Witness:
+    """The model of a result, for the problem's (centred) design."""
+    w = np.asarray(result.w, dtype=np.float64)
+    b = problem.centred_intercept(w, result.intercept) if problem.fit_intercept else 0.0
+    return Witness(w, b, result.objective)
+
+
+def _certify(case: Case) -> tuple[Witness, Certificate]:
     d, k = case.problem.shape[1], case.problem.constraint.size
     support = np.random.default_rng(case.seed).choice(d, k, replace=False)
     model = fitted(case.problem, support.tolist())
     certificate = certify(case.problem, model.w, case.problem.intercept_of(model.w, model.b))
-    return certificate.objective, certificate
+    return replace(model, objective=certificate.objective), certificate
 
 
-def judge(case: Case, truth: Optimum, name: str, run: Callable[[Case], tuple[float, Certificate]]) -> Outcome:
+def judge(case: Case, truth: Optimum, name: str, run: Run) -> Outcome:
     """Run a method, and look for a model that refutes what it says."""
     start = perf_counter()
-    objective, certificate = run(case)
+    model, certificate = run(case)
     seconds = perf_counter() - start
     false_bounds, best = [], truth.best
-    if best.refutes(case, certificate.lower_bound):
+    if best.refutes(case, certificate.lower_bound) or model.refutes(case, certificate.lower_bound):
         false_bounds.append(f"bound {certificate.lower_bound!r} above the optimum {best.objective!r}")
     claims, false_features = _about_features(case, truth, certificate)
     size = abs(best.objective) + 1e-9 * abs(primal(case.problem, np.zeros(case.problem.shape[1])))
-    excess = (objective - best.objective) / size if size else objective
-    if excess < -1e-6:  # what the oracle's own fits can be off by
-        false_bounds.append(f"the oracle is wrong: objective {objective!r} below its optimum {best.objective!r}")
+    excess = (model.objective - best.objective) / size if size else model.objective
+    if excess < -EQUAL and exact_primal(case, model.w, model.b) > mpf(model.objective) + EQUAL * size:
+        false_bounds.append(
+            f"objective {model.objective!r} below the optimum {best.objective!r}, and not the model's own"
+        )
     tolerance = EQUAL + (_rounding(case.problem, best) / size if case.problem.design.dtype == np.float32 else 0.0)
     return Outcome(
         name,
@@ -402,11 +414,12 @@ def judge(case: Case, truth: Optimum, name: str, run: Callable[[Case], tuple[flo
 
 
 def _rounding(problem: Problem, model: Witness) -> float:
-    """How much a model's objective may rise where its coefficients are rounded to float32."""
-    e = 2.0**-24 * np.abs(problem.design.toarray()) @ np.abs(model.w)
+    """How much a model's objective may rise where its coefficients and its intercept are rounded to float32."""
+    reach = np.abs(problem.design.toarray()) @ np.abs(model.w) + abs(problem.intercept_of(model.w, model.b))
+    e = 2.0**-24 * reach
     u, loss = problem.design.matvec(model.w) + model.b, problem.loss
     rise = np.maximum(loss.value(u - e, problem.y), loss.value(u + e, problem.y)) - loss.value(u, problem.y)
-    return float(problem.s @ rise) + 1e-6 * model.objective
+    return float(problem.s @ rise) + 2.0**-23 * problem.lam * float(model.w @ model.w)
 
 
 def _about_features(case: Case, truth: Optimum, certificate: Certificate) -> tuple[int, list[str]]:
@@ -462,9 +475,7 @@ def compare(seed: int, names: tuple[str, ...] | None = None) -> list[Outcome]:
         answers[name] = solve(case.problem, name, time_limit=60.0), perf_counter() - start
     results = [result for result, _ in answers.values()]
     best = min(results, key=lambda result: result.objective)
-    w = np.asarray(best.w, dtype=np.float64)
-    b = case.problem.centred_intercept(w, best.intercept) if case.problem.fit_intercept else 0.0
-    witness = Witness(w, b, best.objective)
+    witness = _witness(case.problem, best)
     outcomes = []
     for name, (result, seconds) in answers.items():
         excess = result.objective / best.objective - 1.0

@@ -360,6 +360,8 @@ class Screening:
 
     Notes
     -----
+    Where features enter and leave in groups, "feature j" is its whole group: its coefficient is zero where all of the group's are.
+
     Against an upper bound U on the best objective, such as `upper_bound` of any model: a feature with ``without[j] > U`` is in
     every optimal model, one with ``within[j] > U`` in none. Both comparisons are strict: a feature that another can stand in for at
     the same cost is never required.

@@ -238,9 +238,10 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     verbose : bool, default=False
         Whether to print a line at each evaluation.
     keep : array of int, of bool or of names, optional
-        Features that are always in the model, besides the k; with `groups` their whole groups.
+        Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
     groups : array of shape (n_features,), optional
-        A label for each feature: those of one label enter and leave together, and k counts labels.
+        A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
+        feature is then said of its group: "without it" means without the whole group.
     sign : int, array of shape (n_features,) or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
         all, one for each, or those of some features by name or index.
@@ -442,9 +443,10 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     verbose : bool, default=False
         Whether to print a line at each evaluation.
     keep : array of int, of bool or of names, optional
-        Features that are always in the model, besides the k; with `groups` their whole groups.
+        Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
     groups : array of shape (n_features,), optional
-        A label for each feature: those of one label enter and leave together, and k counts labels.
+        A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
+        feature is then said of its group: "without it" means without the whole group.
     sign : int, array of shape (n_features,) or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
         all, one for each, or those of some features by name or index.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 import numpy as np
@@ -166,7 +167,7 @@ class Auto(Solver):
             if shiftable:
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
-            if _is_small(problem) and not isinstance(problem.loss, Squared):  # whose searches kick by themselves
+            if _is_small(problem) and not shiftable:  # the squared loss's own searches kick by themselves
                 yield from self._kick(problem, state)
 
     def _relax(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
@@ -235,9 +236,8 @@ class Auto(Solver):
         design, before = problem.design, problem.design.passes
         limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
         self._swaps(problem)(
-            undecided, support, w, b, kicks=_KICKS, random_state=self.random_state, pool=state.pool,
-            stop=lambda: state.stop() or design.passes > limit,
-        )  # fmt: skip
+            undecided, support, w, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
+        )
         assert state.pool.best is not None
         state.searched.add(state.pool.best.support.tobytes())
 
@@ -306,10 +306,11 @@ class Auto(Solver):
             self._search(problem, state, np.flatnonzero(w), w, b, _EARLY_PASSES)
             yield
 
-    @staticmethod
-    def _swaps(problem: Problem) -> Callable[..., tuple[Vector, float, Vector, float]]:
+    def _swaps(self, problem: Problem) -> Callable[..., tuple[Vector, float, Vector, float]]:
         """The search that fits the constraint."""
-        return swap_search if problem.constraint.is_plain else swap_units
+        if problem.constraint.is_plain:
+            return partial(swap_search, kicks=_KICKS, random_state=self.random_state)
+        return swap_units
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, screen, and again while features leave."""

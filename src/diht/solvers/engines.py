@@ -110,7 +110,7 @@ class AscentEngine(Engine):
         problem = self.problem
         self.ascent.run(self.epochs)
         w, b = self.ascent.model
-        alpha = feasible(problem, self.ascent.alpha)
+        alpha = feasible(problem, self.ascent.alpha.copy())  # kept with its g, while the ascent goes on
         product, g = self.ascent.products(w, problem.s * alpha)
         self.take(w.copy(), product, b)
         self.measure(alpha, g)

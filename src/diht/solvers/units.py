@@ -45,8 +45,6 @@ def swap_units(
     max_swaps: int = 1000,
     shortlist: int = 3,
     leaving: int = 20,
-    kicks: int = 0,
-    random_state: int = 0,
     stop: Callable[[], bool] | None = None,
     pool: Pool | None = None,
 ) -> tuple[Vector, float, Vector, float]:
