@@ -13,17 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diht.losses import LOSSES, Huber, Logistic, SmoothedHinge, Squared
+from diht.report.given import GivenModel, is_given_model, read_given_model
 from diht.report.model import (
     Data,
     Equation,
     Figures,
-    GivenModel,
     SavedModel,
     as_labels,
     equation_labels,
     feature_name,
-    is_given_model,
-    read_given_model,
     read_model,
     to_json,
 )

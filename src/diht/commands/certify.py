@@ -21,18 +21,16 @@ from diht.estimators import standard_deviations
 from diht.loop import certificate_after, model_to_certify, solve
 from diht.losses import as_loss
 from diht.problem import Problem, normalised_weights
+from diht.report.given import GivenModel, is_given_model, read_given_model
 from diht.report.live import LiveLine
 from diht.report.model import (
     Data,
     Equation,
     Figures,
-    GivenModel,
     SavedModel,
     as_labels,
     equation_labels,
     feature_name,
-    is_given_model,
-    read_given_model,
     read_model,
 )
 from diht.report.text import Context, Finding, certificate_in_words, printable, quoted, spoken

@@ -1,14 +1,12 @@
-"""Models on disk: `model.json` written and read back without running code, and coefficients by name in a CSV file."""
+"""Models on disk: `model.json` written and read back without running code."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-import math
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,6 +17,7 @@ from scipy.special import log_expit, logsumexp
 
 from diht import __version__
 from diht.losses import LOSSES, Loss, as_loss
+from diht.report.document import MAX_WHOLE, Node, parse
 from diht.result import Status, relative
 
 if TYPE_CHECKING:
@@ -29,22 +28,17 @@ __all__ = [
     "Data",
     "Equation",
     "Figures",
-    "GivenModel",
     "Label",
     "SavedModel",
     "as_labels",
     "equation_labels",
     "feature_name",
-    "is_given_model",
-    "read_given_model",
     "read_model",
     "to_json",
 ]
 
 FORMAT, FORMAT_VERSION = "diht-model", 2
 
-_MAX_BYTES = 1 << 30  # a model of a million named features takes a twentieth of this
-_MAX_FEATURES = 1 << 53  # what any JSON reader holds exactly
 _DTYPES = ("float32", "float64")
 
 Label: TypeAlias = str | int | float
@@ -323,78 +317,6 @@ def _checksum(content: dict[str, Any]) -> str:
 # ----------------------------------------------------------------------------------------------------- reading
 
 
-@dataclass(frozen=True)
-class _Node:
-    """A value of the file with the place where it stands, so that every complaint names it."""
-
-    value: Any
-    where: str
-    path: str
-
-    def fail(self, complaint: str) -> ValueError:
-        place = f"{self.where}: " if self.where else ""
-        return ValueError(f"{self.path}: {place}{complaint}")
-
-    def wrong(self, expected: str) -> ValueError:
-        shown = repr(self.value)
-        return self.fail(f"expected {expected}, got {shown if len(shown) <= 40 else shown[:40] + '...'}")
-
-    def entries(self, *keys: str, optional: Iterable[str] = ()) -> dict[str, _Node]:
-        """Return the entries of an object that has exactly these keys."""
-        if not isinstance(self.value, dict):
-            raise self.wrong("an object")
-        for key in keys:
-            if key not in self.value:
-                raise self.fail(f"no entry {key!r}")
-        for key in self.value:
-            if key not in keys and key not in optional:
-                raise self.fail(f"unknown entry {key[:40]!r}")
-        prefix = f"{self.where}." if self.where else ""
-        return {key: _Node(value, prefix + key, self.path) for key, value in self.value.items()}
-
-    def items(self) -> list[_Node]:
-        if not isinstance(self.value, list):
-            raise self.wrong("a list")
-        return [_Node(value, f"{self.where}[{i}]", self.path) for i, value in enumerate(self.value)]
-
-    def text(self) -> str:
-        if not isinstance(self.value, str):
-            raise self.wrong("a text")
-        return self.value
-
-    def flag(self) -> bool:
-        if not isinstance(self.value, bool):
-            raise self.wrong("true or false")
-        return self.value
-
-    def whole(self, low: int, high: int) -> int:
-        if isinstance(self.value, bool) or not isinstance(self.value, int) or not low <= self.value <= high:
-            raise self.wrong(f"a whole number from {low} to {high}")
-        return self.value
-
-    def number(self, dtype: str = "float64") -> float:
-        """Return a finite number that the dtype holds exactly."""
-        if isinstance(self.value, bool) or not isinstance(self.value, int | float):
-            raise self.wrong("a number")
-        if isinstance(self.value, int) and abs(self.value) > _MAX_FEATURES:
-            raise self.wrong("a finite number")
-        value = float(self.value)
-        with np.errstate(over="ignore", under="ignore"):
-            exact = math.isfinite(value) and float(np.dtype(dtype).type(value)) == value
-        if not exact:
-            raise self.wrong(f"a finite {dtype} number")
-        return value
-
-    def one_of(self, choices: Iterable[str]) -> str:
-        choices = list(choices)
-        if not isinstance(self.value, str) or self.value not in choices:
-            raise self.wrong(f"one of {', '.join(choices)}")
-        return self.value
-
-    def optional(self, read: Callable[[_Node], Any]) -> Any:
-        return None if self.value is None else read(self)
-
-
 _KEYS = (
     "format",
     "format_version",
@@ -420,7 +342,7 @@ def read_model(path: str) -> SavedModel:
 
     The file carries a checksum, so that a changed digit is noticed too. To edit a model by hand, delete that entry.
     """
-    root = _Node(_parse(path), "", path)
+    root = Node(parse(path), "", path)
     _check_format(root)
     top = root.entries(*_KEYS, optional=["checksum"])
     if "checksum" in top:
@@ -432,7 +354,7 @@ def read_model(path: str) -> SavedModel:
     loss = _loss(top["loss"])
     top["task"].one_of([loss.task])
     top["diht_version"].text()
-    n_features = top["n_features"].whole(1, _MAX_FEATURES)
+    n_features = top["n_features"].whole(1, MAX_WHOLE)
     lam = top["lam"].number()
     if lam <= 0:
         raise top["lam"].wrong("a positive number")
@@ -454,43 +376,7 @@ def read_model(path: str) -> SavedModel:
     return model
 
 
-def _parse(path: str) -> Any:
-    """Return the file as JSON objects; numbers that JSON does not know and repeated keys are refused."""
-    try:
-        size = os.path.getsize(path)
-        if size == 0:
-            raise ValueError(f"{path}: empty file")
-        if size > _MAX_BYTES:
-            raise ValueError(f"{path}: {size} bytes are too many for a model")
-        with open(path, encoding="utf-8") as stream:
-            return json.load(stream, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file") from None
-    except OSError as error:
-        raise type(error)(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not a model file: not UTF-8 text") from None
-    except RecursionError:
-        raise ValueError(f"{path}: not a model file: nested too deeply") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}: not a model file, or a damaged one: {error}") from None
-    except ValueError as error:
-        message = str(error)
-        raise ValueError(message if message.startswith(path) else f"{path}: damaged model file: {message}") from None
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        raise ValueError("an entry comes twice")
-    return content
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number that a model may hold")
-
-
-def _check_format(root: _Node) -> None:
+def _check_format(root: Node) -> None:
     if not isinstance(root.value, dict) or root.value.get("format") != FORMAT:
         raise root.fail(f"not a model file of diht: no entry 'format' with the value {FORMAT!r}")
     version = root.value.get("format_version")
@@ -502,10 +388,10 @@ def _check_format(root: _Node) -> None:
         )
 
 
-def _loss(node: _Node) -> Loss:
+def _loss(node: Node) -> Loss:
     if not isinstance(node.value, dict):
         raise node.wrong("an object")
-    name = _Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(LOSSES)
+    name = Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(LOSSES)
     standard: Any = LOSSES[name]()
     entries = node.entries("name", *vars(standard))
     try:
@@ -515,7 +401,7 @@ def _loss(node: _Node) -> Loss:
     return loss
 
 
-def _names(node: _Node, n_features: int) -> tuple[str, ...]:
+def _names(node: Node, n_features: int) -> tuple[str, ...]:
     names = tuple(item.text() for item in node.items())
     if len(names) != n_features:
         raise node.fail(f"{len(names)} names for {n_features} features")
@@ -524,7 +410,7 @@ def _names(node: _Node, n_features: int) -> tuple[str, ...]:
     return names
 
 
-def _classes(node: _Node, loss: Loss) -> tuple[Label, ...] | None:
+def _classes(node: Node, loss: Loss) -> tuple[Label, ...] | None:
     if loss.task == "regression":
         if node.value is not None:
             raise node.wrong("null for a regression loss")
@@ -540,18 +426,18 @@ def _classes(node: _Node, loss: Loss) -> tuple[Label, ...] | None:
     return classes
 
 
-def _data(node: _Node) -> Data:
+def _data(node: Node) -> Data:
     entries = node.entries("file", "n_samples", "sparse", "target", "zero_based")
     return Data(
-        file=entries["file"].optional(_Node.text),
-        n_samples=entries["n_samples"].whole(1, _MAX_FEATURES),
+        file=entries["file"].optional(Node.text),
+        n_samples=entries["n_samples"].whole(1, MAX_WHOLE),
         sparse=entries["sparse"].flag(),
-        target=entries["target"].optional(_Node.text),
-        zero_based=entries["zero_based"].optional(_Node.flag),
+        target=entries["target"].optional(Node.text),
+        zero_based=entries["zero_based"].optional(Node.flag),
     )
 
 
-def _date(node: _Node) -> str:
+def _date(node: Node) -> str:
     try:
         datetime.fromisoformat(node.text())
     except ValueError:
@@ -559,7 +445,7 @@ def _date(node: _Node) -> str:
     return node.text()
 
 
-def _equations(node: _Node, model: SavedModel) -> tuple[Equation, ...]:
+def _equations(node: Node, model: SavedModel) -> tuple[Equation, ...]:
     labels = equation_labels(model.classes)
     items = node.items()
     if len(items) != len(labels):
@@ -574,7 +460,7 @@ def equation_labels(classes: Sequence[Label] | None) -> Sequence[Label | None]:
     return classes if len(classes) > 2 else classes[1:]
 
 
-def _equation(node: _Node, label: Label | None, model: SavedModel) -> Equation:
+def _equation(node: Node, label: Label | None, model: SavedModel) -> Equation:
     entries = node.entries("class", "intercept", "coefficients", "certificate")
     if entries["class"].value != label or type(entries["class"].value) is not type(label):
         raise entries["class"].wrong(repr(label))
@@ -598,7 +484,7 @@ def _equation(node: _Node, label: Label | None, model: SavedModel) -> Equation:
     )
 
 
-def _coefficient(node: _Node, model: SavedModel) -> tuple[int, float, float]:
+def _coefficient(node: Node, model: SavedModel) -> tuple[int, float, float]:
     entries = node.entries("index", "name", "value", "drop_cost")
     index = entries["index"].whole(0, model.n_features - 1)
     entries["name"].one_of([model.name(index)])
@@ -611,7 +497,7 @@ def _coefficient(node: _Node, model: SavedModel) -> tuple[int, float, float]:
     return index, value, cost
 
 
-def _figures(node: _Node, required: list[int], model: SavedModel) -> Figures:
+def _figures(node: Node, required: list[int], model: SavedModel) -> Figures:
     entries = node.entries(
         "objective", "lower_bound", "gap", "relative_gap", "scaled", "status", "required", "excluded"
     )
@@ -628,176 +514,3 @@ def _figures(node: _Node, required: list[int], model: SavedModel) -> Figures:
         if entries[name].number() != getattr(figures, name):
             raise entries[name].wrong(f"{getattr(figures, name)!r}, which follows from objective and lower_bound")
     return figures
-
-
-# ------------------------------------------------------------------------------------------------ models of other tools
-
-
-@dataclass(frozen=True)
-class GivenModel:
-    """A model of another tool, by the names of its features.
-
-    Attributes
-    ----------
-    names : tuple of str or int
-        The features; a number is a place among the columns, from 0.
-    values : tuple of float, or None
-        Their coefficients; None where only the features are given.
-    intercept : float or None
-        The constant, if there is one.
-    """
-
-    names: tuple[str | int, ...]
-    values: tuple[float, ...] | None
-    intercept: float | None = None
-
-    @classmethod
-    def by_name(cls, coefficients: dict[str, float], intercept: float | None = None) -> GivenModel:
-        """Take coefficients by name, the intercept perhaps among them."""
-        coefficients = dict(coefficients)
-        named = next((name for name in coefficients if name.lower() in _INTERCEPTS), None)
-        if named is not None:
-            intercept = coefficients.pop(named)
-        return cls(tuple(coefficients), tuple(coefficients.values()), intercept)
-
-
-_INTERCEPTS = ("intercept", "(intercept)", "intercept_", "const")
-_HEADERS = ("feature", "features", "name", "names", "variable", "variables", "term", "column", "support")
-_VALUES, _SUPPORTS = ("coefficients", "coef", "coef_", "beta", "w"), ("support", "support_", "features", "names")
-
-
-def read_given_model(path: str) -> GivenModel:
-    """Read a model of another tool: a JSON file, or lines of ``name,coefficient`` or of names alone.
-
-    In JSON it is an object of coefficients by name, or a list of features; or an object with the entry ``coefficients``
-    (an object, or a list with one number for every column) or ``support`` (a list), and perhaps ``intercept``.
-    """
-    return _given_csv(path) if path.lower().endswith(_TABLES) else _given_json(_Node(_parse(path), "", path))
-
-
-_TABLES = (".csv", ".tsv", ".txt")
-
-
-def is_given_model(path: str) -> bool:
-    """Tell whether a file is a model of another tool: a table of coefficients, or JSON that does not claim to be ours."""
-    if path.lower().endswith(_TABLES):
-        return True
-    content = _parse(path)
-    return isinstance(content, list) or (isinstance(content, dict) and bool(content) and "format" not in content)
-
-
-def _given_json(root: _Node) -> GivenModel:
-    if isinstance(root.value, list):
-        return _only_features(root)
-    if not isinstance(root.value, dict):
-        raise root.wrong("an object of coefficients, or a list of features")
-    content = root.entries(*root.value)
-    intercept = next((content.pop(key) for key in list(content) if key.lower() in _INTERCEPTS), None)
-    constant = None if intercept is None else _single(intercept)
-    if len(content) == 1:
-        ((key, node),) = content.items()
-        if key in _SUPPORTS and isinstance(node.value, list):
-            return replace(_only_features(node), intercept=constant)
-        if key in _VALUES and isinstance(node.value, dict):
-            content = node.entries(*node.value)
-        elif key in _VALUES and isinstance(node.value, list):
-            return _every_column(node, constant)
-    if not content:
-        raise root.fail("no coefficients")
-    return GivenModel.by_name({name: node.number() for name, node in content.items()}, constant)
-
-
-def _only_features(node: _Node) -> GivenModel:
-    """Read a list of names or of places."""
-    names = tuple(item.whole(0, _MAX_FEATURES) if isinstance(item.value, int) else item.text() for item in node.items())
-    if not names:
-        raise node.fail("no feature")
-    if len(set(names)) < len(names):
-        raise node.fail("a feature comes twice")
-    return GivenModel(names, None)
-
-
-def _every_column(node: _Node, intercept: float | None) -> GivenModel:
-    """Read one coefficient for every column, as a list or as the only one of a list of lists (scikit-learn's classifiers)."""
-    items = node.items()
-    if len(items) == 1 and isinstance(items[0].value, list):
-        items = items[0].items()
-    return GivenModel(tuple(range(len(items))), tuple(item.number() for item in items), intercept)
-
-
-def _single(node: _Node) -> float:
-    """Read a number, or a list of one."""
-    items = node.items() if isinstance(node.value, list) else [node]
-    if len(items) != 1:
-        raise node.wrong("one number")
-    return items[0].number()
-
-
-def _given_csv(path: str) -> GivenModel:
-    """Read lines of ``name,coefficient``, the intercept in a line of that name, or of names alone.
-
-    A first line whose second cell is no number, or whose first is empty, is a header; under an empty first cell of three the
-    first column numbers the rows.
-    """
-    rows = _cells(path)
-    widths = {len(cells) for _, cells in rows}
-    if widths == {1}:
-        if rows[0][1][0].lower() in _HEADERS:
-            rows = rows[1:]
-        return _named_alone(path, rows)
-    if rows and len(rows[0][1]) == 3 and not rows[0][1][0]:
-        rows = [(line, cells[1:] if len(cells) == 3 else cells) for line, cells in rows]
-    coefficients: dict[str, float] = {}
-    for i, (line, cells) in enumerate(rows):
-        if len(cells) != 2:
-            raise ValueError(f"{path}: line {line}: expected name,coefficient, got {len(cells)} cells")
-        name, number = cells[0], _number(cells[1])
-        if i == 0 and (number is None or not name):
-            continue
-        if number is None or not math.isfinite(number):
-            raise ValueError(f"{path}: line {line}: {cells[1]!r} is not a finite number")
-        if name in coefficients:
-            raise ValueError(f"{path}: line {line}: {name!r} comes twice")
-        coefficients[name] = number
-    if not coefficients:
-        raise ValueError(f"{path}: no line with name,coefficient")
-    return GivenModel.by_name(coefficients)
-
-
-def _named_alone(path: str, rows: list[tuple[int, list[str]]]) -> GivenModel:
-    names = [cells[0] for _, cells in rows]
-    for i, (line, _) in enumerate(rows):
-        if names[i] in names[:i]:
-            raise ValueError(f"{path}: line {line}: {names[i]!r} comes twice")
-    if not names:
-        raise ValueError(f"{path}: no line with the name of a feature")
-    return GivenModel(tuple(names), None)
-
-
-def _cells(path: str) -> list[tuple[int, list[str]]]:
-    """Return the lines of a table that are not empty, with their numbers; commas, semicolons or tabs separate the cells."""
-    try:
-        if os.path.getsize(path) > _MAX_BYTES:
-            raise ValueError(f"{path}: {os.path.getsize(path)} bytes are too many for a model")
-        with open(path, encoding="utf-8-sig", newline="") as stream:
-            first = next((line for line in stream if line.strip()), "")
-            delimiter = next((c for c in ",;\t" if c in first), ",")
-            stream.seek(0)
-            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
-            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file") from None
-    except OSError as error:
-        raise type(error)(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8 text") from None
-    except csv.Error as error:
-        raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
-    return [(line, cells) for line, cells in rows if any(cells)]
-
-
-def _number(cell: str) -> float | None:
-    try:
-        return float(cell)
-    except ValueError:
-        return None
