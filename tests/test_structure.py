@@ -7,10 +7,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from diht import Problem, SparseClassifier, SparseRegressor, solve
+from diht import (
+    Problem,
+    SparseClassifier,
+    SparseClassifierCV,
+    SparseRegressor,
+    SparseRegressorCV,
+    solve,
+    sparse_path,
+)
 from diht.constraint import Cardinality, Node
 from diht.duality import dual, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from diht.path import WiderBound, solve_path
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, BranchAndBound, Relaxed
 from diht.solvers.refit import refit
 from diht.structure import Structured, constrained
@@ -120,6 +129,67 @@ def test_every_method_keeps_to_the_constraint(kind: str, solver: object) -> None
         assert result.objective >= best * (1 - 1e-9)
 
 
+# Paths
+
+KS, LAMS = (1, 2, 3), (0.003, 0.3)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_point_of_a_path_keeps_to_the_constraint_and_to_its_bound(kind: str, loss: Loss) -> None:
+    results = solve_path(structured(kind, 3, loss, 1.0, True, True), KS, LAMS)
+    for (k, lam), result in results.items():
+        case = kind, k, loss, lam, True, True
+        best, without, within = optima(*case)
+        problem, certificate = structured(*case), result.certificate
+        assert problem.constraint.allows(result.w)
+        assert result.objective >= best * (1 - 1e-9)
+        assert result.lower_bound <= best * (1 + 1e-9)
+        assert certificate.bound.check(problem) == pytest.approx(result.lower_bound, rel=1e-9, abs=1e-12)
+        assert np.all(certificate.screening.without <= without * (1 + 1e-9) + 1e-12)
+        assert np.all(certificate.screening.within <= within * (1 + 1e-9) + 1e-12)
+    for lam in LAMS:
+        assert np.all(np.diff([results[k, lam].objective for k in KS]) <= 0.0)
+        assert np.all(np.diff([results[k, lam].lower_bound for k in KS]) <= 0.0)
+    found = [
+        result.objective <= optima(kind, k, loss, lam, True, True)[0] * (1 + 1e-6)
+        for (k, lam), result in results.items()
+    ]
+    assert np.mean(found) >= 5 / 6
+
+
+@pytest.mark.parametrize("solver", ["auto", "iht"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_path_of_many_features_is_monotone(loss: str, solver: str) -> None:
+    """Large enough for working sets; every fourth column is a copy of another, with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 300))
+    X[:, 3::4] = X[:, 2::4] + 0.1 * rng.normal(size=(80, 75))
+    y = X[:, :12].sum(axis=1) + rng.normal(size=80)
+    y = y if loss == "squared" else np.where(y > 0, 1, -1)
+    groups, ks = np.arange(300) // 2, [1, 2, 4, 5, 7]
+    for arguments in ({"groups": groups, "keep": [17]}, {"sign": 1, "keep": [30, 31]}, {"groups": groups, "sign": 1}):
+        path = sparse_path(X, y, ks=ks, lams=0.3, loss=loss, solver=solver, **arguments)
+        for name in ("objective", "lower_bound"):
+            assert np.all(np.diff([getattr(point, name) for point in path]) <= 0.0)
+        for point in path:
+            assert constrained(point.k, 300, **arguments).allows(point.coef)
+        fit = solve(Problem(X, y, loss, constrained(4, 300, **arguments), 0.3, None, True))
+        assert path.point(4).lower_bound <= fit.objective
+        assert fit.lower_bound <= path.point(4).objective
+        assert path.point(4).objective <= fit.objective * (1 + 1e-3) or solver == "iht"
+
+
+def test_a_bound_of_more_groups_holds_for_fewer_only() -> None:
+    case = Squared(), 0.1, True, True
+    bound = WiderBound.of(structured("all", 3, *case), solve(structured("all", 3, *case)).certificate.bound)
+    for k in (1, 2, 3):
+        assert bound.check(structured("all", k, *case)) == pytest.approx(bound.value, rel=1e-9)
+        assert bound.value <= optima("all", k, *case)[0]
+    two_groups = plain(*case).replaced(constraint=constrained(1, D, groups=[0, 0, 0, 1, 1, 1, 1]))
+    assert not isinstance(bound.renewed(two_groups), WiderBound)  # three groups are more than there are
+
+
 # The constraint itself
 
 
@@ -197,6 +267,16 @@ def test_a_bound_is_that_of_its_dual_point() -> None:
         assert lower_bound(problem, alpha).value == pytest.approx(dual(problem, alpha), rel=1e-9)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_constraint_with_another_k(kind: str) -> None:
+    for k in (1, 3):
+        constraint, other = constrained(2, D, **KINDS[kind]).allowing(k), constrained(k, D, **KINDS[kind])
+        assert (constraint.size, constraint.free(D)[0]) == (other.size, k)
+        for v in np.random.default_rng(0).normal(size=(10, D)):
+            assert np.array_equal(constraint.select(v), other.select(v))
+    assert other.choices(D) == {"keep": 5, "groups": 5, "all": 4}.get(kind, D)
+
+
 def test_what_is_asked_for() -> None:
     assert constrained(3, D) == Cardinality(3)
     assert isinstance(constrained(3, D, keep=[1]), Node)
@@ -243,3 +323,35 @@ def test_estimators_take_names() -> None:
         SparseRegressor(keep=["q"], k=2).fit(X, y)
     with pytest.raises(ValueError, match="keep holds names, but X has none"):
         SparseRegressor(keep=["a"], k=2).fit(X.to_numpy(), y)
+
+
+def test_paths_and_cross_validation_take_names() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(80, 6)), columns=list("abcdef"))
+    y = X["a"] - 2 * X["b"] + rng.normal(size=80)
+    arguments = {"keep": ["e"], "groups": list("xyxyzz"), "sign": {"b": -1, "d": 1}}
+    path = sparse_path(X, y, lams=0.1, **arguments)
+    assert path.ks == [1, 2]
+    assert path.point(1).support.tolist() == [1, 4, 5]  # d would need the other sign
+    # Of two groups besides z, one or two: the binomials are 2 and 1.
+    assert path.criterion("ebic") - path.criterion("bic") == pytest.approx([2 * np.log(2), 0.0])
+    for make, z in ((SparseRegressorCV, y), (SparseClassifierCV, y > 0)):
+        model = make(ks=[1, 2], lams=0.1, cv=3, **arguments).fit(X, z)
+        coef = np.ravel(model.coef_)
+        assert {4, 5} <= set(model.support_.tolist())
+        assert coef[1] <= 0.0 <= coef[3]
+        plain_one = (SparseRegressor if make is SparseRegressorCV else SparseClassifier)(
+            k=model.best_k_, lam=0.1, **arguments
+        )
+        assert np.ravel(plain_one.fit(X, z).coef_) == pytest.approx(coef, rel=1e-4, abs=1e-6)
+        assert model.path_.point(1).support.tolist() == np.flatnonzero(model.path_.point(1).coef).tolist()
+    with pytest.warns(UserWarning, match="ks up to 3 are more than the 2 groups besides those to keep"):
+        SparseRegressorCV(ks=[1, 3], lams=0.1, cv=3, **arguments).fit(X, y)
+    with pytest.raises(ValueError, match=r"ks must be from 1 to the 2 groups besides those to keep, got \[3\]"):
+        sparse_path(X, y, ks=[3], **arguments)
+    with pytest.raises(ValueError, match="keep must leave something to choose from"):
+        SparseRegressorCV(keep=list(range(6))).fit(X, y)
+    with pytest.raises(ValueError, match="keep holds 'q', which is not among the features"):
+        sparse_path(X, y, keep=["q"])
+    with pytest.raises(ValueError, match="sign must hold -1, 0 and 1 only"):
+        SparseRegressorCV(sign=7).fit(X, y)

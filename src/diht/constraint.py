@@ -110,6 +110,15 @@ class Constraint(ABC):
         """Describe the family as a branch and bound does: how many of the undecided features may be in, which are in, which out."""
 
     @abstractmethod
+    def allowing(self, m: int) -> Constraint:
+        """The same constraint with so many undecided features (or units) allowed: the first that `free` returns."""
+
+    def choices(self, n_features: int) -> int:
+        """The number of features (or units) that are undecided."""
+        _, inside, outside = self.free(n_features)
+        return self.count(np.arange(n_features)) - self.count(inside) - self.count(outside)
+
+    @abstractmethod
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """The members of the family that leave room for the features `inside`, and use none of those `outside`."""
 
@@ -193,6 +202,10 @@ class Cardinality(Constraint):
         """Nothing is decided."""
         return self.k, _NONE, _NONE
 
+    def allowing(self, m: int) -> Constraint:
+        """Another k."""
+        return Cardinality(m)
+
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """A node of a branch and bound tree."""
         return Node(self.k, inside, outside) if len(inside) or len(outside) else self
@@ -245,6 +258,10 @@ class Node(Constraint):
     def free(self, n_features: int) -> tuple[int, Indices, Indices]:
         """What is left to decide."""
         return self.k - len(self.inside), self.inside, self.outside
+
+    def allowing(self, m: int) -> Constraint:
+        """Another number of free features."""
+        return Node(m + len(self.inside), self.inside, self.outside)
 
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """Decide more features."""

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import validate_data
 
+from diht.constraint import Constraint
 from diht.design import as_design
 from diht.estimators import (
     _FORMATS,
@@ -30,7 +31,18 @@ from diht.estimators import (
     standard_deviations,
 )
 from diht.losses import Loss
-from diht.path import CRITERIA, Path, checked_ks, checked_lams, counted, default_names, path_point, solve_path
+from diht.path import (
+    CRITERIA,
+    Path,
+    checked_ks,
+    checked_lams,
+    choices_among,
+    constraint_of,
+    counted,
+    default_names,
+    path_point,
+    solve_path,
+)
 from diht.problem import Problem, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
@@ -75,21 +87,25 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, **_FORMATS, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         self._targets(y, weights)  # what is wrong with the targets shows before the first fold
-        plain, lams = self._estimator(), checked_lams(self.lams)
+        names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
+        ks = self._ks(X.shape[1], names)
+        constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign)
+        plain = self._estimator()
         by_score = self.criterion in _RULES
         folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y)) if by_score else []
-        ks = self._ks(X.shape[1])
         n_jobs = effective_n_jobs(self.n_jobs) if folds else 1
         with _blas_threads(self.n_jobs if n_jobs == 1 else 1):
             if by_score:
                 jobs = [(train, test, i) for i, (train, test) in enumerate(folds)]
                 score = delayed(self._score_fold)
                 scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
-                    score(plain, X, y, weights, job, ks, lams, 1 if n_jobs > 1 else self.n_jobs) for job in jobs
+                    score(plain, X, y, weights, job, constraint, ks, lams, 1 if n_jobs > 1 else self.n_jobs)
+                    for job in jobs
                 )
                 self._choose_by_score([(k, lam) for lam in lams for k in ks], np.array(scores))
             if self.refit or not by_score:
-                self._follow_path(plain, X, y, weights, counted(sample_weight, X.shape[0]), ks, lams)
+                n = counted(sample_weight, X.shape[0])
+                self._follow_path(plain, X, y, weights, n, constraint, ks, lams)
         if self.refit:
             self._refit(data, y, sample_weight)
         return self
@@ -101,15 +117,16 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
         )
 
-    def _ks(self, n_features: int) -> list[int]:
-        """Return all k to try; more than there are features become all features, with a warning."""
+    def _ks(self, n_features: int, names: Any) -> list[int]:
+        """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
+        most, what = choices_among(n_features, names, self.keep, self.groups)
         if self.ks is None:
-            return checked_ks(None, n_features)
+            return checked_ks(None, most)
         ks = checked_ks(self.ks, np.iinfo(np.int64).max)
-        if ks[-1] > n_features:
-            message = f"ks up to {ks[-1]} are more than the {n_features} features: all of them may be used"
+        if ks[-1] > most:
+            message = f"ks up to {ks[-1]} are more than the {most} {what}: all of them may be used"
             warnings.warn(message, UserWarning, stacklevel=3)
-        return sorted({min(k, n_features) for k in ks})
+        return sorted({min(k, most) for k in ks})
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
         """Return the targets of each model by what to call it, the weights, and the classes if these are any."""
@@ -119,12 +136,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _score_fold(
         self, plain: Plain, X: Any, y: Array, weights: Vector | None, fold: tuple[Any, Any, int],
-        ks: list[int], lams: list[float], n_threads: int | None,
+        constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
     ) -> list[float]:  # fmt: skip
         """Follow the path of a fold's training samples, and score each model on the others."""
         train, test, number = fold
         targets, s, classes = self._targets(y[train], None if weights is None else weights[train])
-        paths, scale = _paths(plain, X[train], targets, s, ks, lams, n_threads)
+        paths, scale = _paths(plain, X[train], targets, s, constraint, ks, lams, n_threads)
         model = clone(plain)
         model.n_features_in_ = X.shape[1]
         if classes is not None:
@@ -164,15 +181,16 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     # The path of all samples
 
     def _follow_path(
-        self, plain: Plain, X: Any, y: Array, weights: Vector | None, n: float, ks: list[int], lams: list[float]
-    ) -> None:
+        self, plain: Plain, X: Any, y: Array, weights: Vector | None, n: float,
+        constraint: Constraint, ks: list[int], lams: list[float],
+    ) -> None:  # fmt: skip
         """Follow the path of all samples; choose by an information criterion if that is what is asked for."""
         targets, s, _ = self._targets(y, weights)
-        paths, scale = _paths(plain, X, targets, s, ks, lams, self.n_jobs)
+        paths, scale = _paths(plain, X, targets, s, constraint, ks, lams, self.n_jobs)
         names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
         loss = plain._loss()
         kept = [
-            Path(tuple(path_point(*key, result, scale) for key, result in results.items()), names, loss, n)
+            Path(tuple(path_point(*key, result, scale) for key, result in results.items()), names, loss, n, constraint)
             for results in paths
         ]
         self.path_ = kept if len(kept) > 1 else kept[0]
@@ -207,14 +225,15 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
 
 def _paths(
-    plain: Plain, X: Any, targets: dict[str, Vector], s: Vector, ks: list[int], lams: list[float], n_threads: int | None
-) -> tuple[list[Results], Vector | None]:
+    plain: Plain, X: Any, targets: dict[str, Vector], s: Vector,
+    constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
+) -> tuple[list[Results], Vector | None]:  # fmt: skip
     """Follow the path of each target; and by what the columns were divided."""
     design = as_design(X, n_threads)
     scale = standard_deviations(design, s) if plain.standardize else None
     loss, results = plain._loss(), []
     for y in targets.values():
-        problem = Problem(design, y, loss, ks[-1], lams[-1], s, plain.fit_intercept, scale=scale)
+        problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale)
         results.append(solve_path(problem, ks, lams, plain._solver(problem), plain.tol, plain.time_limit))
     return results, scale
 
@@ -249,7 +268,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     Parameters
     ----------
     ks : sequence of int or None, default=None
-        Numbers of features to try; None takes some from 1 to 50, or to all.
+        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge to try.
     loss : {"squared", "huber"} or Loss, default="squared"
@@ -283,6 +302,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         as the plain estimator has.
     verbose : bool, default=False
         Whether to print a line for each fold.
+    keep, groups, sign
+        Features that are always in, that enter and leave together, and the signs of coefficients: as in `SparseRegressor`.
 
     Attributes
     ----------
@@ -340,6 +361,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        keep: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        sign: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -357,6 +381,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.keep = keep
+        self.groups = groups
+        self.sign = sign
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None
@@ -372,7 +399,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     Parameters
     ----------
     ks : sequence of int or None, default=None
-        Numbers of features to try; None takes some from 1 to 50, or to all.
+        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge to try.
     loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge"} or Loss, default="logistic"
@@ -408,6 +435,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         as the plain estimator has.
     verbose : bool, default=False
         Whether to print a line for each fold.
+    keep, groups, sign
+        Features that are always in, that enter and leave together, and the signs of coefficients: as in `SparseClassifier`.
 
     Attributes
     ----------
@@ -464,6 +493,9 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         random_state: Any = None,
         n_jobs: int | None = None,
         verbose: bool = False,
+        keep: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        sign: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -482,6 +514,9 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.keep = keep
+        self.groups = groups
+        self.sign = sign
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
         check_classification_targets(y)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ from diht.solvers.gram import GramRelaxation
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import _State
 from diht.solvers.swaps import swap_search
+from diht.solvers.units import swap_units
+from diht.structure import constrained, indices_of, n_choices, signs_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -78,7 +81,7 @@ class WiderBound(Bound):
     origin : Bound
         The bound on the other problem.
     k : int
-        The k of its constraint, which is the same otherwise; no less than here.
+        How many features (or groups) its constraint allows, besides those to keep; no less than here. It is the same otherwise.
     lam : float
         Its ridge, no larger than here.
     """
@@ -92,14 +95,15 @@ class WiderBound(Bound):
         """Take a bound on a problem."""
         if isinstance(bound, WiderBound):
             return bound
-        return cls(bound.value, bound.alpha, bound.rounding, bound, problem.constraint.size, problem.lam)
+        return cls(bound.value, bound.alpha, bound.rounding, bound, _allowed(problem), problem.lam)
 
     def _wider(self, problem: Problem) -> Problem:
-        return problem.replaced(constraint=_allowing(self.k, problem), lam=self.lam)
+        return problem.replaced(constraint=problem.constraint.allowing(self.k), lam=self.lam)
 
     def renewed(self, problem: Problem) -> Bound:
         """Compute the bound on the other problem again, if that is one on this."""
-        if problem.constraint.size > self.k or problem.lam < self.lam or self.k > problem.shape[1]:
+        most = problem.constraint.choices(problem.shape[1])
+        if not _allowed(problem) <= self.k <= most or problem.lam < self.lam:
             return super().renewed(problem)
         wider = self._wider(problem)
         return WiderBound.of(wider, self.origin.renewed(wider))
@@ -107,6 +111,11 @@ class WiderBound(Bound):
     def screening(self, problem: Problem) -> Screening:
         """All models here are among those there, at no less."""
         return self.origin.screening(self._wider(problem))
+
+
+def _allowed(problem: Problem) -> int:
+    """The k of a problem: how many features (or groups) a model may have besides those to keep."""
+    return problem.constraint.free(problem.shape[1])[0]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -119,6 +128,7 @@ class _Shared:
 
     gram: Gram | None = None
     relaxed: _State | None = None  # the state of the last relaxation, whose dense working set serves again
+    settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
 
 
 @dataclass(frozen=True)
@@ -161,6 +171,7 @@ class _Nearby(Auto):
     def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         assert start.w is not None
         assert start.alpha is not None
+        self.shared.settled.clear()
         state.pool.add(start.w, start.b, primal(problem, start.w, start.b))
         state.prove(lower_bound(problem, start.alpha))
         if start.bound is not None:
@@ -190,26 +201,29 @@ class _Nearby(Auto):
         """Go on from the relaxation of the point before: on its working set, as long as that is not much too large."""
         inner, bound, d = self.shared.relaxed, state.bound, problem.shape[1]
         assert bound is not None
-        m, inside, outside = problem.constraint.free(d)
-        size = max(_FEATURES * m, _AT_LEAST)
-        if len(inside) or len(outside) or size >= d or not newton_pays(problem, size):
+        constraint = problem.constraint
+        size = max(_FEATURES * constraint.size, _AT_LEAST)
+        if size >= d or not newton_pays(problem, size):
             return relaxed.init(problem, Start(alpha=bound.alpha, stop=state.stop))
         if inner is not None and inner.features is not None and len(inner.features) <= 2 * size:
             engine = inner.engine
             if isinstance(engine, NewtonEngine):
-                part = problem.replaced(constraint=problem.constraint.within(inner.features))
+                part = problem.replaced(constraint=constraint.within(inner.features))
                 engine.restart(part, engine.w, engine.alpha)
                 return replace(inner, bound=bound, stop=state.stop, settled=False)
         g = problem.design.rmatvec(problem.s * bound.alpha)
         w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
-        features = np.union1d(top_k(g, size), state.pool.best.support)  # type: ignore[union-attr]
+        ranked = constraint.opposite.magnitudes(g)
+        ranked[constraint.free(d)[1]] = np.inf
+        ranked[state.pool.best.support] = np.inf  # type: ignore[union-attr]
+        features = constraint.closure(top_k(ranked, size))
         engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
         return _State(g, bound, features, engine, state.stop)
 
     def _shift_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
         before = np.inf
-        while isinstance(problem.loss, Squared):
+        while isinstance(problem.loss, Squared) and problem.constraint.is_plain:
             best, bound = state.pool.best, state.bound
             assert best is not None
             assert bound is not None
@@ -236,7 +250,7 @@ class _Nearby(Auto):
         """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
         support = problem.constraint.select(v)
         if np.array_equal(support, state.pool.best.support):  # type: ignore[union-attr]
-            state.searched.add(support.tobytes())
+            self.shared.settled.add(support.tobytes())
         else:
             self._fit(problem, state, support, v, b)
 
@@ -245,26 +259,21 @@ class _Nearby(Auto):
         best, design = state.pool.best, problem.design
         assert best is not None
         small = float(problem.shape[0]) * problem.shape[1] <= _SMALL
-        settled = not small and best.support.tobytes() in state.searched
+        settled = not small and best.support.tobytes() in self.shared.settled
         undecided = None if settled else self._undecided(problem, state)
         if undecided is None:
             return
         limit = np.inf if small else design.passes + _SEARCH_PASSES
-        swap_search(
+        plain = partial(swap_search, shortlist=_LONGLIST if small else _SHORTLIST)
+        (plain if problem.constraint.is_plain else swap_units)(
             undecided,
             best.support,
             best.coefficients(problem.shape[1]),
             best.b,
-            shortlist=_LONGLIST if small else _SHORTLIST,
             pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
         )
         yield
-
-
-def _allowing(k: int, problem: Problem) -> Constraint:
-    """The problem's constraint with another k."""
-    return replace(problem.constraint, k=k)  # type: ignore[type-var]
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -335,7 +344,7 @@ class _Sweep:
 
     def at(self, k: int, lam: float) -> Problem:
         """The problem of a point."""
-        return self.problem.replaced(constraint=_allowing(k, self.problem), lam=lam)
+        return self.problem.replaced(constraint=self.problem.constraint.allowing(k), lam=lam)
 
     def go_down(self, lam: float, larger: float | None) -> bool:
         """Solve for each k, the largest first, from the models for the next larger k and lam; tell whether to stop."""
@@ -446,29 +455,43 @@ class _Model:
 
 def _refitted(problem: Problem, model: _Model, support: Indices | None = None) -> _Model:
     """The best model on a support, that of a given model by default."""
-    support = np.flatnonzero(model.w) if support is None else np.sort(support)
+    if support is None:
+        inside = problem.constraint.free(len(model.w))[1]
+        support = problem.constraint.closure(np.union1d(np.flatnonzero(model.w), inside))
     w, b, u = refit(problem, support, model.w, model.b, rtol=_BETTER)
     return _Model(w, b, primal(problem, w, b, u))
 
 
 def _shrunk(problem: Problem, model: _Model) -> _Model:
-    """Leave out the features that cost least, each alone, until the constraint is met, and fit again."""
-    support = np.flatnonzero(model.w)
-    excess = len(support) - problem.constraint.size
-    if excess <= 0:
+    """Leave out the features (or groups) that cost least, each alone, until the constraint is met, and fit again."""
+    constraint, support = problem.constraint.unsigned, np.flatnonzero(model.w)
+    if constraint.allows(model.w):
         return _refitted(problem, model)
-    x, design = model.w[support], problem.design.columns(support)
+    x, design, roots = model.w[support], problem.design.columns(support), np.zeros_like(model.w)
     if len(problem.y) * float(len(support)) ** 2 > _MOST_DIRECT:
-        order = np.argsort(np.abs(x) * design.column_norms(), kind="stable")
-        return _refitted(problem, model, support[order[excess:]])
-    # By the quadratic around the model, with M the inverse Hessian, leaving j out costs w_j^2 / (2 M_jj) and moves the others.
-    M = np.linalg.inv(_hessian(problem, design, x, model.b))
+        roots[support] = x * design.column_norms()
+        return _refitted(problem, model, constraint.select(roots))
+    # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
+    M = np.asarray(np.linalg.inv(_hessian(problem, design, x, model.b)), dtype=np.float64)
     problem.design.count_reads_of(design)
-    order = np.argsort(x**2 / np.diag(M), kind="stable")
-    out, kept = order[:excess], order[excess:]
+    roots[support] = _roots_of_costs(constraint, support, x, M)
+    chosen = constraint.select(roots)
+    kept = np.isin(support, chosen)
     w = np.zeros_like(model.w)
-    w[support[kept]] = x[kept] - M[np.ix_(kept, out)] @ np.linalg.solve(M[np.ix_(out, out)], x[out])
-    return _refitted(problem, replace(model, w=w), support[kept])
+    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ np.linalg.solve(M[np.ix_(~kept, ~kept)], x[~kept])
+    return _refitted(problem, replace(model, w=w), chosen)
+
+
+def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vector) -> Vector:
+    """A vector whose squared norm over each feature, or group, is w_G' M_GG^-1 w_G."""
+    if constraint.unit_size == 1:
+        return np.asarray(x / np.sqrt(np.diag(M)))
+    roots, left = np.empty_like(x), np.arange(len(support))
+    while len(left):
+        together = np.isin(support[left], constraint.closure(support[left[:1]]))
+        G, left = left[together], left[~together]
+        roots[G] = np.linalg.solve(np.linalg.cholesky(M[np.ix_(G, G)]), x[G])
+    return roots
 
 
 def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
@@ -483,14 +506,13 @@ def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
 
 
 def _grown(problem: Problem, model: _Model) -> _Model:
-    """Add the features that promise most, each alone, until the constraint is full, and fit again."""
+    """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
     support, design = np.flatnonzero(model.w), problem.design
     u = design.matvec(model.w, support=support) + model.b
     slopes = problem.loss.derivative(u, problem.y)
-    promise = np.abs(design.rmatvec(problem.s * slopes)) / np.sqrt(_diagonal(problem))
-    promise[support] = 0.0
-    room = problem.constraint.size - len(support)
-    return _refitted(problem, model, np.union1d(support, top_k(promise, room)))
+    promise = design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
+    with_these = problem.constraint.restricted(support, np.empty(0, dtype=np.int64))
+    return _refitted(problem, model, with_these.opposite.select(promise))
 
 
 def _diagonal(problem: Problem) -> Vector:
@@ -568,12 +590,15 @@ class Path(Sequence[PathPoint]):
     loss : Loss
     n_samples : float
         The number of samples, or the sum of their weights: information criteria count these as repetitions.
+    constraint : Constraint
+        What the models obey, whatever its k.
     """
 
     points: tuple[PathPoint, ...]
     feature_names: tuple[str, ...] = field(repr=False)
     loss: Loss
     n_samples: float
+    constraint: Constraint = field(default=Cardinality(1), repr=False)
 
     def __len__(self) -> int:
         return len(self.points)
@@ -617,7 +642,7 @@ class Path(Sequence[PathPoint]):
 
         With n samples (or weights that sum to n), m coefficients (the intercept among them) and the log-likelihood L of the
         model, AIC is :math:`-2 L + 2 m`, BIC is :math:`-2 L + m \log n`, and EBIC adds :math:`2 \log \binom{d}{j}` to BIC for a
-        choice of j among d features (Chen and Chen, 2008). For the squared loss :math:`-2 L` is
+        choice of j among d features, or groups, besides those to keep (Chen and Chen, 2008). For the squared loss :math:`-2 L` is
         :math:`n \log(\mathrm{RSS} / n)`, up to a constant. A ridge makes coefficients count for less than one each: that is
         neglected.
 
@@ -634,16 +659,18 @@ class Path(Sequence[PathPoint]):
         squared = isinstance(self.loss, Squared)
         if not squared and self.loss.name not in _LIKELIHOODS:
             raise ValueError(f"{name} needs a loss that is a likelihood (squared, logistic), got {self.loss.name}")
-        n, d = self.n_samples, len(self.feature_names)
+        n, n_features = self.n_samples, len(self.feature_names)
+        inside, d = self.constraint.free(n_features)[1], self.constraint.choices(n_features)
         weight = 2.0 if name == "aic" else np.log(n)
         values = []
         for point in self.points:
-            result, j = point.result, len(point.support)
+            result = point.result
             mean_loss = result.objective - 0.5 * point.lam * float(np.square(result.w, dtype=np.float64).sum())
             mean_loss = max(mean_loss, np.finfo(np.float64).tiny)
             value = n * np.log(mean_loss) if squared else 2.0 * n * mean_loss
-            value += weight * (j + (point.intercept != 0.0))
+            value += weight * (len(point.support) + (point.intercept != 0.0))
             if name == "ebic":
+                j = self.constraint.count(np.setdiff1d(point.support, inside))
                 value += 2.0 * (gammaln(d + 1) - gammaln(j + 1) - gammaln(d - j + 1))
             values.append(float(value))
         return np.array(values)
@@ -714,6 +741,9 @@ def sparse_path(
     random_state: int | None = None,
     verbose: bool = False,
     callback: Callable[[PathPoint], Any] | None = None,
+    keep: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
+    sign: Any = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -724,10 +754,10 @@ def sparse_path(
     y : array-like of shape (n_samples,)
         The targets; for a classification loss two classes, of which the second in order counts as positive.
     ks : sequence of int, optional
-        Numbers of features. By default some from 1 to 50, or to all.
+        Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work at the first point, the largest k and lam, and goes on with less from neighbour to neighbour; any
@@ -771,14 +801,15 @@ def sparse_path(
     names = feature_names(X)
     X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
     loss, (n, d) = as_loss(loss), X.shape
-    ks = checked_ks(ks, d)
+    ks = checked_ks(ks, *choices_among(d, names, keep, groups))
+    constraint = constraint_of(ks[-1], d, names, keep, groups, sign)
     grid = checked_lams(lams)
     y = as_targets(y, loss)
     s = normalised_weights(sample_weight, n)
     with _blas_threads(n_jobs):
         design = as_design(X, n_jobs)
         scale = standard_deviations(design, s) if standardize else None
-        problem = Problem(design, y, loss, ks[-1], grid[-1], s, fit_intercept, scale=scale)
+        problem = Problem(design, y, loss, constraint, grid[-1], s, fit_intercept, scale=scale)
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, scale)
@@ -788,7 +819,7 @@ def sparse_path(
 
         results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
     points = tuple(path_point(k, lam, result, scale) for (k, lam), result in results.items())
-    return Path(points, names or default_names(d), loss, counted(sample_weight, n))
+    return Path(points, names or default_names(d), loss, counted(sample_weight, n), constraint)
 
 
 def path_point(k: int, lam: float, result: Result, scale: Vector | None) -> PathPoint:
@@ -814,18 +845,33 @@ def feature_names(X: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(map(str, columns))
 
 
-def checked_ks(ks: Sequence[int] | None, n_features: int) -> list[int]:
-    """Return numbers of features, ascending; by default about geometric ones up to 50."""
+def choices_among(n_features: int, names: Any, keep: Any, groups: ArrayLike | None) -> tuple[int, str]:
+    """Return how many features, or groups, there are to choose from, and what to call them."""
+    count = n_choices(n_features, indices_of("keep", keep, names), groups)
+    if not count:
+        raise ValueError("keep must leave something to choose from, got all features")
+    what = "features" if groups is None else "groups"
+    return count, what if keep is None else f"{what} besides those to keep"
+
+
+def constraint_of(k: int, n_features: int, names: Any, keep: Any, groups: ArrayLike | None, sign: Any) -> Constraint:
+    """Return a constraint whose features may be given by name."""
+    kept = indices_of("keep", keep, names)
+    return constrained(k, n_features, kept, groups, signs_of(sign, names, n_features))
+
+
+def checked_ks(ks: Sequence[int] | None, most: int, what: str = "features") -> list[int]:
+    """Return numbers of features, or groups, ascending; by default about geometric ones up to 50."""
     if ks is None:
-        return sorted({round(k) for k in np.geomspace(1, min(n_features, 50), 20)})
+        return sorted({round(k) for k in np.geomspace(1, min(most, 50), 20)})
     try:
         chosen = sorted({Cardinality(k).k for k in ks})
     except TypeError:
         raise ValueError(f"ks must be a sequence of whole numbers, got {ks!r}") from None
     except ValueError as error:
         raise ValueError(f"ks must be whole numbers, one or more: {error}") from None
-    if not chosen or chosen[-1] > n_features:
-        raise ValueError(f"ks must be from 1 to the {n_features} features, got {list(ks)}")
+    if not chosen or chosen[-1] > most:
+        raise ValueError(f"ks must be from 1 to the {most} {what}, got {list(ks)}")
     return chosen
 
 

@@ -130,6 +130,10 @@ class Structured(Constraint):
         m, inside, outside = self.base.free(self.n_units)
         return m, self.features_of(inside), self.features_of(outside)
 
+    def allowing(self, m: int) -> Constraint:
+        """Another number of units."""
+        return replace(self, base=self.base.allowing(m))
+
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """Decide units, each by one of its features or more."""
         return replace(self, base=self.base.restricted(self.units_of(inside), self.units_of(outside)))
