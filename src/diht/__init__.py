@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from diht.loop import certify, solve
     from diht.path import sparse_path
     from diht.problem import Problem
+    from diht.shipping import SKOPS_TRUSTED, load_model
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "SKOPS_TRUSTED",
     "Cardinality",
     "Problem",
     "SparseClassifier",
@@ -26,11 +28,13 @@ __all__ = [
     "SparseRegressor",
     "SparseRegressorCV",
     "certify",
+    "load_model",
     "solve",
     "sparse_path",
 ]
 
 _HOMES = {
+    "SKOPS_TRUSTED": "diht.shipping",
     "Cardinality": "diht.constraint",
     "Problem": "diht.problem",
     "SparseClassifier": "diht.estimators",
@@ -38,6 +42,7 @@ _HOMES = {
     "SparseRegressor": "diht.estimators",
     "SparseRegressorCV": "diht.cross_validation",
     "certify": "diht.loop",
+    "load_model": "diht.shipping",
     "solve": "diht.loop",
     "sparse_path": "diht.path",
 }

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
@@ -29,6 +30,7 @@ from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
+from diht.shipping import ShippingMixin
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.structure import constrained, indices_of, n_choices, signs_of
 
@@ -46,7 +48,7 @@ _FEW = 32  # a copy of the columns of the support pays where at most one feature
 _CALLER = 4 + hasattr(CallbackSupportMixin, "set_callbacks")
 
 
-class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
+class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
     """What the regressor and the classifier share: one sparse linear model for each of one or more targets."""
 
     _task: ClassVar[str]
@@ -72,7 +74,7 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
             scale = standard_deviations(design, s) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
                 problem = Problem(design, y, loss, constraint, self.lam, s, self.fit_intercept, scale=scale)
-                start = None if previous is None else _rescaled(previous[j], np.atleast_2d(self.coef_)[j], scale)
+                start = None if previous is None else _rescaled(previous[j], self._rows()[j], scale)
                 callback = self._callback(label, tasks, scale, X.dtype)
                 if tasks is not None:
                     tasks.begin_problem()
@@ -177,10 +179,10 @@ class _SparseLinearModel(CallbackSupportMixin, SelectorMixin, BaseEstimator):  #
         """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, **_FORMATS)
-        coef = np.atleast_2d(self.coef_)
-        if _FEW * len(self.support_) <= X.shape[1]:
+        coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
+        if issparse(coef) or _FEW * len(self.support_) <= X.shape[1]:
             X, coef = X[:, self.support_], coef[:, self.support_]
-        scores: Array = X @ coef.T + self.intercept_
+        scores: Array = X @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
         return scores
 
     def _get_support_mask(self) -> NDArray[np.bool_]:

@@ -305,6 +305,10 @@ class Result:
         """The gap divided by the objective."""
         return self.certificate.relative_gap
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take back what was stored; a format that knows texts only has kept the status as one."""
+        self.__dict__.update(state | {"status": Status(state["status"])})
+
     def __str__(self) -> str:
         return (
             f"{self.solver}: {len(self.support)} features, {self.certificate}\n"

@@ -67,13 +67,14 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     if columns is not None:
         assert table.feature_names is not None
         moved = tuple(replace(equation, indices=columns[equation.indices]) for equation in model.equations)
-        model = replace(model, equations=moved, feature_names=tuple(table.feature_names))
+        structure = model.structure.moved(columns)
+        model = replace(model, equations=moved, feature_names=tuple(table.feature_names), structure=structure)
     loss = model.loss if arguments.loss is None else as_loss(arguments.loss)
     if loss.task != model.task:
         raise ValueError(
             f"argument --loss: {loss.name} is for {loss.task}, the model of {arguments.model} for {model.task}"
         )
-    most = max(len(equation.indices) for equation in model.equations)
+    most = max(model.structure.counted(equation.indices.tolist()) for equation in model.equations)
     return replace(
         model,
         loss=loss,
@@ -200,9 +201,10 @@ def _bounds(
     s = normalised_weights(None, design.shape[0])
     scale = standard_deviations(design, s) if model.standardize else None
     limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
+    constraint = model.structure.constraint(model.k, model.n_features)
     equations, findings = [], []
     for equation, y in zip(model.equations, targets, strict=True):
-        problem = Problem(design, y, model.loss, model.k, model.lam, s, model.fit_intercept, scale=scale)
+        problem = Problem(design, y, model.loss, constraint, model.lam, s, model.fit_intercept, scale=scale)
         w, b = _model(problem, equation, scale)
         result = solve(
             problem,

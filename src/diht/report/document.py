@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MAX_BYTES", "MAX_WHOLE", "Node", "parse"]
+__all__ = ["MAX_BYTES", "MAX_WHOLE", "Node", "parse", "parse_text"]
 
-MAX_BYTES = 1 << 30  # a model of a million named features takes a twentieth of this
+MAX_BYTES = 1 << 28  # a model of a million named features takes a fifth of this
 MAX_WHOLE = 1 << 53  # what any JSON reader holds exactly
 
 
@@ -98,28 +98,34 @@ class Node:
 
 
 def parse(path: str) -> Any:
-    """Return the file as JSON objects; numbers that JSON does not know and repeated keys are refused."""
+    """Return a file as JSON objects; ValueError, one line that names it, for any damage."""
     try:
         size = os.path.getsize(path)
-        if size == 0:
-            raise ValueError(f"{path}: empty file")
         if size > MAX_BYTES:
             raise ValueError(f"{path}: {size} bytes are too many for a model")
         with open(path, encoding="utf-8") as stream:
-            return json.load(stream, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+            text = stream.read()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
     except OSError as error:
         raise type(error)(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not a model file: not UTF-8 text") from None
+    if not text:
+        raise ValueError(f"{path}: empty file")
+    return parse_text(text, path)
+
+
+def parse_text(text: str, path: str) -> Any:
+    """Return a text as JSON objects; numbers that JSON does not know and repeated keys are refused."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError(f"{path}: not a model file: nested too deeply") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: not a model file, or a damaged one: {error}") from None
     except ValueError as error:
-        message = str(error)
-        raise ValueError(message if message.startswith(path) else f"{path}: damaged model file: {message}") from None
+        raise ValueError(f"{path}: damaged model file: {error}") from None
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

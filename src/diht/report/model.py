@@ -9,16 +9,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import isinf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import log_expit, logsumexp
 
 from diht import __version__
+from diht.constraint import Constraint
+from diht.datasets import atomic_write
 from diht.losses import LOSSES, Loss, as_loss
-from diht.report.document import MAX_WHOLE, Node, parse
+from diht.report.document import MAX_WHOLE, Node, parse, parse_text
 from diht.result import Status, relative
+from diht.structure import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
 
 if TYPE_CHECKING:
     from diht.datasets import Table
@@ -30,11 +35,13 @@ __all__ = [
     "Figures",
     "Label",
     "SavedModel",
+    "Structure",
     "as_labels",
     "equation_labels",
     "feature_name",
     "read_model",
     "to_json",
+    "write_model",
 ]
 
 FORMAT, FORMAT_VERSION = "diht-model", 2
@@ -54,6 +61,10 @@ class Figures:
     scaled: bool
     status: Status
     excluded: int = 0  # how many features are proved to be in no optimal model
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take back what was stored; a format that knows texts only has kept the status as one."""
+        self.__dict__.update(state | {"status": Status(state["status"])})
 
     @property
     def gap(self) -> float:
@@ -81,7 +92,8 @@ class Equation:
     figures : Figures
         How good it is.
     drop_cost : array
-        For each of these features, by how much more every model without it costs at least; zero where nothing is proved.
+        For each of these features, by how much more every model without it costs at least; zero where nothing is proved,
+        infinite for those that must be kept.
     """
 
     label: Label | None
@@ -101,9 +113,10 @@ class Equation:
         return self.indices[self.drop_cost > 0]
 
     @classmethod
-    def of(cls, label: Label | None, w: NDArray[Any], intercept: float, result: Result) -> Equation:
-        """Keep the nonzero coefficients of w and the figures of the solve that found it."""
-        support = np.flatnonzero(w)
+    def of(
+        cls, label: Label | None, indices: Indices, values: NDArray[Any], intercept: float, result: Result
+    ) -> Equation:
+        """Take nonzero coefficients and the figures of the solve that found them."""
         certificate = result.certificate
         figures = Figures(
             objective=certificate.objective,
@@ -112,7 +125,7 @@ class Equation:
             status=result.status,
             excluded=len(certificate.excluded),
         )
-        return cls(label, support, w[support], float(intercept), figures, certificate.drop_cost[support])
+        return cls(label, indices, values, float(intercept), figures, certificate.drop_cost[indices])
 
     def __call__(self, X: Any, columns: Indices | None = None) -> NDArray[Any]:
         """Return X w + b; `columns` tells where the features stand in X, if not in their own places."""
@@ -123,11 +136,11 @@ class Equation:
 
 @dataclass(frozen=True)
 class Data:
-    """What the model was fitted to; the file's name without its directory."""
+    """What the model was fitted to; the file's name without its directory. None where it is not known."""
 
     file: str | None
     n_samples: int
-    sparse: bool
+    sparse: bool | None
     target: str | None
     zero_based: bool | None
 
@@ -136,6 +149,62 @@ class Data:
         """Describe a table."""
         file = os.path.basename(table.path) or None
         return cls(file, int(table.X.shape[0]), table.is_sparse, table.target_name, table.zero_based)
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What is asked of a model besides k, as in :func:`diht.structure.constrained`, with labels that are numbers.
+
+    Attributes
+    ----------
+    keep : tuple of int
+        The features, ascending, that are always in and not counted: with groups, all of their groups.
+    groups : tuple of int, or None
+        The group of each feature, from 0, where k counts groups.
+    sign : tuple of int, or None
+        1 where a coefficient may not be negative, -1 where not positive, 0 where it may be both.
+    """
+
+    keep: tuple[int, ...] = ()
+    groups: tuple[int, ...] | None = None
+    sign: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, estimator: Any, n_features: int) -> Structure:
+        """Take what an estimator was given, if it takes such things."""
+        names = getattr(estimator, "feature_names_in_", None)
+        keep, groups, sign = (getattr(estimator, name, None) for name in ("keep", "groups", "sign"))
+        if keep is None and groups is None and sign is None:
+            return cls()
+        kept = features_given("keep", indices_of("keep", keep, names), n_features)
+        units = _units(groups, n_features)
+        signs = _signs(signs_of(sign, names, n_features), n_features)
+        return cls(
+            tuple(np.flatnonzero(np.isin(units, units[kept])).tolist()),
+            None if groups is None else tuple(units.tolist()),
+            None if signs is None else tuple(signs.tolist()),
+        )
+
+    def constraint(self, k: int, n_features: int) -> Constraint:
+        """Return the constraint on a model; a larger k than there are choices is all of them."""
+        choices = n_choices(n_features, self.keep, self.groups)
+        return constrained(min(k, choices), n_features, self.keep, self.groups, self.sign)
+
+    def counted(self, indices: Sequence[int]) -> int:
+        """Return how many of some features, or of their groups, count."""
+        kept = set(self.keep)
+        free = [j for j in indices if j not in kept]
+        return len(free) if self.groups is None else len({self.groups[j] for j in free})
+
+    def moved(self, columns: Indices) -> Structure:
+        """Return the same for features that stand in other places, as many as before."""
+        places = np.argsort(columns)
+
+        def each(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
+            return None if values is None else tuple(np.asarray(values)[places].tolist())
+
+        kept = np.sort(columns[np.array(self.keep, dtype=np.int64)])
+        return Structure(tuple(kept.tolist()), each(self.groups), each(self.sign))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,6 +229,8 @@ class SavedModel:
         One, or one a class where there are more than two.
     data : Data
         What it was fitted to.
+    structure : Structure
+        What was asked for besides k.
     date : str
         When it was fitted, ISO 8601.
     """
@@ -175,31 +246,37 @@ class SavedModel:
     classes: tuple[Label, ...] | None
     equations: tuple[Equation, ...]
     data: Data
+    structure: Structure = Structure()
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     @classmethod
-    def of(cls, estimator: Any, table: Table) -> SavedModel:
-        """Take a fitted estimator apart; `table` is what it was fitted to."""
-        loss, coef = as_loss(estimator.loss), np.atleast_2d(estimator.coef_)
+    def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
+        """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
+        loss, rows = as_loss(estimator.loss), _nonzero_rows(estimator.coef_)
         results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
-        classes = as_labels(estimator.classes_) if loss.task == "classification" else None
+        classes = None
+        if loss.task == "classification":
+            classes = as_labels(estimator.classes_) if table is not None else tuple(_plain(estimator.classes_))
+        names = getattr(estimator, "feature_names_in_", None) if table is None else table.feature_names
         intercepts = np.atleast_1d(estimator.intercept_).tolist()
         equations = [
-            Equation.of(label, w, intercept, result)
-            for label, w, intercept, result in zip(equation_labels(classes), coef, intercepts, results, strict=True)
+            Equation.of(label, *row, intercept, result)
+            for label, row, intercept, result in zip(equation_labels(classes), rows, intercepts, results, strict=True)
         ]
+        d = estimator.n_features_in_
         return cls(
             loss=loss,
-            k=int(estimator.k),
-            lam=float(estimator.lam),
+            k=min(int(getattr(estimator, "best_k_", None) or estimator.k), d),
+            lam=float(getattr(estimator, "best_lam_", None) or estimator.lam),
             fit_intercept=bool(estimator.fit_intercept),
             standardize=bool(estimator.standardize),
-            dtype=str(coef.dtype),
-            n_features=coef.shape[1],
-            feature_names=None if table.feature_names is None else tuple(table.feature_names),
+            dtype=str(estimator.coef_.dtype),
+            n_features=d,
+            feature_names=None if names is None else tuple(map(str, names)),
             classes=classes,
             equations=tuple(equations),
-            data=Data.of(table),
+            data=Data(None, len(results[0].alpha), None, None, None) if table is None else Data.of(table),
+            structure=Structure.of(estimator, d),
         )
 
     @property
@@ -241,10 +318,22 @@ class SavedModel:
         return np.asarray(np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True)))
 
 
+def _nonzero_rows(coef: Any) -> list[tuple[Indices, NDArray[Any]]]:
+    """Return the nonzero coefficients of each row, dense or sparse, and where they stand."""
+    rows = sp.csr_array(np.atleast_2d(coef)) if isinstance(coef, np.ndarray) else sp.csr_array(coef)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    cuts = rows.indptr[1:-1]
+    return list(zip(np.split(rows.indices.astype(np.int64), cuts), np.split(rows.data, cuts), strict=True))
+
+
+def _plain(labels: Iterable[Any]) -> list[Any]:
+    return [label.item() if isinstance(label, np.generic) else label for label in labels]
+
+
 def as_labels(classes: Iterable[Any]) -> tuple[Label, ...]:
-    """Return classes as JSON knows them: texts, whole numbers, other numbers."""
-    plain = (label.item() if isinstance(label, np.generic) else label for label in classes)
-    return tuple(int(label) if isinstance(label, float) and label.is_integer() else label for label in plain)
+    """Return the classes of a file as JSON knows them: texts, whole numbers, other numbers."""
+    return tuple(int(label) if isinstance(label, float) and label.is_integer() else label for label in _plain(classes))
 
 
 def feature_name(index: int, names: Sequence[str] | None, zero_based: bool | None = None) -> str:
@@ -273,6 +362,7 @@ def to_json(model: SavedModel) -> str:
         "classes": None if model.classes is None else list(model.classes),
         "equations": [_equation_entry(model, equation) for equation in model.equations],
         "data": asdict(model.data),
+        **({} if model.structure == Structure() else {"structure": asdict(model.structure)}),
         "feature_names": None if model.feature_names is None else list(model.feature_names),
     }
     content["checksum"] = _checksum(content)
@@ -286,7 +376,8 @@ def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
         "class": equation.label,
         "intercept": equation.intercept,
         "coefficients": [
-            {"index": j, "name": model.name(j), "value": value, "drop_cost": cost} for j, value, cost in rows
+            {"index": j, "name": model.name(j), "value": value, "drop_cost": None if isinf(cost) else cost}
+            for j, value, cost in rows
         ],
         "certificate": {
             "objective": figures.objective,
@@ -342,9 +433,20 @@ def read_model(path: str) -> SavedModel:
 
     The file carries a checksum, so that a changed digit is noticed too. To edit a model by hand, delete that entry.
     """
-    root = Node(parse(path), "", path)
+    return _checked(Node(parse(path), "", path))
+
+
+def write_model(model: SavedModel, path: str) -> None:
+    """Write a `model.json`, if it can be read back: ValueError, one line that says why, if not."""
+    text = to_json(model)
+    _checked(Node(parse_text(text, path), "", path))
+    with atomic_write(path) as file:
+        file.write(text.encode())
+
+
+def _checked(root: Node) -> SavedModel:
     _check_format(root)
-    top = root.entries(*_KEYS, optional=["checksum"])
+    top = root.entries(*_KEYS, optional=["checksum", "structure"])
     if "checksum" in top:
         content = {key: value for key, value in root.value.items() if key != "checksum"}
         if top["checksum"].text() != _checksum(content):
@@ -370,6 +472,7 @@ def read_model(path: str) -> SavedModel:
         classes=_classes(top["classes"], loss),
         equations=(),
         data=_data(top["data"]),
+        structure=_structure(top["structure"], n_features) if "structure" in top else Structure(),
         date=_date(top["date"]),
     )
     object.__setattr__(model, "equations", _equations(top["equations"], model))
@@ -418,7 +521,7 @@ def _classes(node: Node, loss: Loss) -> tuple[Label, ...] | None:
     classes = tuple(item.value for item in node.items())
     if len(classes) < 2:
         raise node.wrong("at least two classes")
-    if not all(isinstance(label, str) for label in classes):
+    if not any(all(isinstance(label, kind) for label in classes) for kind in (str, bool)):
         for item in node.items():
             item.number()
     if list(classes) != sorted(set(classes)):
@@ -431,10 +534,32 @@ def _data(node: Node) -> Data:
     return Data(
         file=entries["file"].optional(Node.text),
         n_samples=entries["n_samples"].whole(1, MAX_WHOLE),
-        sparse=entries["sparse"].flag(),
+        sparse=entries["sparse"].optional(Node.flag),
         target=entries["target"].optional(Node.text),
         zero_based=entries["zero_based"].optional(Node.flag),
     )
+
+
+def _structure(node: Node, n_features: int) -> Structure:
+    entries = node.entries("keep", "groups", "sign")
+    keep = tuple(item.whole(0, n_features - 1) for item in entries["keep"].items())
+    if any(j <= i for i, j in pairwise(keep)):
+        raise entries["keep"].fail("features must be ascending and distinct")
+
+    def each(name: str, low: int, high: int) -> tuple[int, ...] | None:
+        if entries[name].value is None:
+            return None
+        values = tuple(item.whole(low, high) for item in entries[name].items())
+        if len(values) != n_features:
+            raise entries[name].fail(f"{len(values)} numbers for {n_features} features")
+        return values
+
+    groups, sign = each("groups", 0, n_features - 1), each("sign", -1, 1)
+    if groups is not None:
+        kept = {groups[j] for j in keep}
+        if keep != tuple(j for j, group in enumerate(groups) if group in kept):
+            raise entries["keep"].fail("a group is kept in part")
+    return Structure(keep, groups, sign)
 
 
 def _date(node: Node) -> str:
@@ -464,13 +589,14 @@ def _equation(node: Node, label: Label | None, model: SavedModel) -> Equation:
     entries = node.entries("class", "intercept", "coefficients", "certificate")
     if entries["class"].value != label or type(entries["class"].value) is not type(label):
         raise entries["class"].wrong(repr(label))
-    coefficients = entries["coefficients"].items()
-    if len(coefficients) > model.k:
-        raise entries["coefficients"].fail(f"{len(coefficients)} coefficients, where k = {model.k} are allowed")
-    rows = [_coefficient(item, model) for item in coefficients]
+    kept = set(model.structure.keep)
+    rows = [_coefficient(item, model, kept) for item in entries["coefficients"].items()]
     indices = [j for j, _, _ in rows]
     if any(j <= i for i, j in pairwise(indices)):
         raise entries["coefficients"].fail("indices must be ascending and distinct")
+    if (count := model.structure.counted(indices)) > model.k:
+        what = "coefficients" if model.structure.groups is None else "groups"
+        raise entries["coefficients"].fail(f"{count} {what}, where k = {model.k} are allowed")
     intercept = entries["intercept"].number(model.dtype)
     if intercept != 0 and not model.fit_intercept:
         raise entries["intercept"].wrong("0 for a model without an intercept")
@@ -484,13 +610,17 @@ def _equation(node: Node, label: Label | None, model: SavedModel) -> Equation:
     )
 
 
-def _coefficient(node: Node, model: SavedModel) -> tuple[int, float, float]:
+def _coefficient(node: Node, model: SavedModel, kept: set[int]) -> tuple[int, float, float]:
     entries = node.entries("index", "name", "value", "drop_cost")
     index = entries["index"].whole(0, model.n_features - 1)
     entries["name"].one_of([model.name(index)])
     value = entries["value"].number(model.dtype)
     if value == 0:
         raise entries["value"].wrong("a number other than zero")
+    if model.structure.sign is not None and model.structure.sign[index] * value < 0:
+        raise entries["value"].wrong("a number of the sign that is allowed")
+    if entries["drop_cost"].value is None and index in kept:
+        return index, value, np.inf
     cost = entries["drop_cost"].number()
     if cost < 0:
         raise entries["drop_cost"].wrong("a number, zero or more")

@@ -1,0 +1,238 @@
+"""A fitted model for others: a page to read, a file without code, a plain scikit-learn object, a small `coef_`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.preprocessing import LabelBinarizer
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
+
+from diht.loop import SOLVERS
+from diht.losses import LOSSES, as_loss
+from diht.report.model import SavedModel, read_model, write_model
+
+if TYPE_CHECKING:
+    from diht.estimators import SparseClassifier, SparseRegressor
+
+__all__ = ["SKOPS_TRUSTED", "ShippingMixin", "load_model"]
+
+Array = NDArray[Any]
+
+_MANY = 1_000_000  # features from which a model that is read has a sparse coef_
+
+_TYPES = """
+    estimators.SparseRegressor estimators.SparseClassifier cross_validation.SparseRegressorCV cross_validation.SparseClassifierCV
+    result.Result result.Certificate result.Model result.Trace result.Iterate
+    duality.Bound duality.Screening shift.ShiftedBound path.WiderBound solvers.branch.TreeBound solvers.branch.Leaf
+    path.Path path.PathPoint constraint.Cardinality constraint.Node structure.Structured
+    report.model.SavedModel report.model.Structure report.model.Equation report.model.Figures report.model.Data
+"""
+SKOPS_TRUSTED: list[str] = sorted(
+    [f"diht.{name}" for name in _TYPES.split()]
+    + ["scipy.sparse._csr.csr_array"]
+    + [f"{kind.__module__}.{kind.__qualname__}" for kind in (*LOSSES.values(), *SOLVERS.values())]
+)
+"""What ``skops.io.load(path, trusted=SKOPS_TRUSTED)`` needs: the classes that a fitted estimator may hold.
+
+All are plain records; none runs anything when it is read.
+"""
+
+
+class ShippingMixin:
+    """What a fitted estimator offers to those who did not fit it."""
+
+    _task: ClassVar[str]
+    loss: Any
+    lam: Any
+    fit_intercept: Any
+    coef_: Any
+    intercept_: Any
+    classes_: Any
+    dual_coef_: Any
+    saved_: SavedModel
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a JSON file, which `diht.load_model` reads back without running code.
+
+        It holds the names and coefficients of the features, intercept and classes, what was asked for, the figures of the
+        certificate (not its proof, the dual point), the version of this package, and a checksum.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, replaced as a whole if it is there.
+
+        Raises
+        ------
+        ValueError
+            In one line, if the model could not be read back: classes that are neither texts nor numbers, two features of
+            one name, a loss of your own.
+        """
+        write_model(self._saved(), os.fspath(path))
+
+    def to_sklearn(self) -> Any:
+        """Return a plain scikit-learn estimator with the same predictions, for tools that know nothing else.
+
+        Returns
+        -------
+        estimator
+            A `LogisticRegression` for the logistic loss (of more than two classes a `OneVsRestClassifier` of them), a
+            `LinearSVC` for other losses of classification, a `PoissonRegressor` for counts, else a `Ridge`; fitted, with a copy
+            of the coefficients.
+        """
+        check_is_fitted(self)
+        loss, strength = as_loss(self.loss), self._lam * self._n_samples
+        coef, intercept = self._rows().copy(), np.atleast_1d(self.intercept_).copy()
+        common = {"fit_intercept": self.fit_intercept}
+        if loss.task == "regression":
+            if loss.name == "poisson":
+                poisson = PoissonRegressor(alpha=self._lam, **common)
+                poisson._base_loss = poisson._get_loss()  # what its predictions ask for the inverse of the link
+                return self._as_fitted(poisson, coef_=coef[0], intercept_=intercept[0])
+            ridge = Ridge(alpha=strength / 2, **common)
+            return self._as_fitted(ridge, coef_=coef[0], intercept_=intercept[0])
+        classes = self.classes_
+        if loss.name != "logistic":
+            machine = LinearSVC(C=1 / strength, **common)
+            return self._as_fitted(machine, coef_=coef, intercept_=intercept, classes_=classes.copy())
+        plain = LogisticRegression(C=1 / strength, **common)
+        if len(classes) == 2:
+            return self._as_fitted(plain, coef_=coef, intercept_=intercept, classes_=classes.copy())
+        parts = [
+            self._as_fitted(
+                LogisticRegression(**plain.get_params()), coef_=w[None], intercept_=b[None], classes_=np.array([0, 1])
+            )
+            for w, b in zip(coef, intercept, strict=True)
+        ]
+        binarizer = LabelBinarizer(sparse_output=True).fit(classes)
+        several = OneVsRestClassifier(plain)
+        return self._as_fitted(several, estimators_=parts, label_binarizer_=binarizer, classes_=classes)
+
+    def _as_fitted(self, estimator: Any, **attributes: Any) -> Any:
+        for name in ("n_features_in_", "feature_names_in_", "n_iter_"):
+            if hasattr(self, name):
+                attributes[name] = getattr(self, name)
+        if isinstance(estimator, OneVsRestClassifier):
+            attributes.pop("n_iter_", None)
+        elif isinstance(estimator, LogisticRegression):
+            attributes["n_iter_"] = np.atleast_1d(attributes.get("n_iter_", 0)).astype(np.int32)
+        vars(estimator).update(attributes)
+        return estimator
+
+    def sparsify(self) -> Any:
+        """Turn `coef_` into a sparse array of shape (1, n_features) or (n_classes, n_features).
+
+        Of a million features such a model takes next to no memory for `coef_`. Everything but fitting again from a warm start
+        costs what its few nonzero coefficients cost.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        check_is_fitted(self)
+        if not sp.issparse(self.coef_):
+            self.coef_ = sp.csr_array(np.atleast_2d(self.coef_))
+        return self
+
+    def densify(self) -> Any:
+        """Turn `coef_` back into an ndarray, as `fit` leaves it.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        check_is_fitted(self)
+        if sp.issparse(self.coef_):
+            rows = self._rows()
+            self.coef_ = rows[0] if self._task == "regression" else rows
+        return self
+
+    def _rows(self) -> Array:
+        """Return the coefficients as a dense array with one row a target."""
+        return np.atleast_2d(self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_)
+
+    def _saved(self) -> SavedModel:
+        """Return the model as its file holds it; one that was read, and not fitted since, as it was."""
+        check_is_fitted(self)
+        return SavedModel.of(self) if hasattr(self, "result_") else self.saved_
+
+    @property
+    def _lam(self) -> float:
+        return float(getattr(self, "best_lam_", None) or self.lam)
+
+    @property
+    def _n_samples(self) -> int:
+        return int(self.dual_coef_.shape[-1]) if hasattr(self, "dual_coef_") else self.saved_.data.n_samples
+
+
+def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifier:
+    """Read a model that `to_json` or ``diht fit`` wrote; no code of the file is run.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+
+    Returns
+    -------
+    SparseRegressor or SparseClassifier
+        Fitted: it predicts, selects, reports and converts as the original does, and has `objective_`, `lower_bound_` and `gap_`.
+        What else the file says is in `saved_` (a `diht.report.SavedModel`). The proof of the bound is not in the file: there is no
+        `certificate_` and no `result_`. From a million features on `coef_` is sparse (`densify` changes that).
+
+    Raises
+    ------
+    ValueError
+        In one line that names the file and the place, if it is damaged in any way.
+    """
+    from diht.estimators import SparseClassifier, SparseRegressor
+
+    saved = read_model(os.fspath(path))
+    structure: dict[str, Any] = {
+        name: list(value) if value else None  # as an estimator takes it
+        for name, value in vars(saved.structure).items()
+        if name in ("keep", "groups", "sign")
+    }
+    standard = saved.loss == LOSSES[saved.loss.name]()
+    estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
+        k=saved.k,
+        lam=saved.lam,
+        loss=saved.loss.name if standard else saved.loss,
+        fit_intercept=saved.fit_intercept,
+        standardize=saved.standardize,
+        **structure,
+    )
+    estimator.n_features_in_, estimator.saved_ = saved.n_features, saved
+    if saved.feature_names is not None:
+        estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+    if saved.classes is not None:
+        estimator.classes_ = np.array(saved.classes)
+    intercepts = np.array([equation.intercept for equation in saved.equations], dtype=saved.dtype)
+    estimator.coef_, estimator.support_ = _sparse_rows(saved), saved.support
+    estimator.intercept_ = intercepts[0] if saved.classes is None else intercepts
+    for name in ("objective", "lower_bound", "gap"):
+        figures = [getattr(equation.figures, name) for equation in saved.equations]
+        setattr(estimator, f"{name}_", np.array(figures) if len(figures) > 1 else figures[0])
+    if saved.n_features < _MANY:
+        estimator.densify()
+    fitted: SparseRegressor | SparseClassifier = estimator
+    return fitted
+
+
+def _sparse_rows(saved: SavedModel) -> Any:
+    sizes = [len(equation.indices) for equation in saved.equations]
+    parts = (
+        np.concatenate([equation.values for equation in saved.equations]),
+        np.concatenate([equation.indices for equation in saved.equations]),
+        np.cumsum([0, *sizes]),
+    )
+    return sp.csr_array(parts, shape=(len(sizes), saved.n_features))
