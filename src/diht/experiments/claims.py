@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from diht.experiments.table import Row
+from diht.report.charts import number
 
 __all__ = [
     "FIGURES", "HOLDS", "IN_PART", "NOT", "NOT_RUN", "RULES", "Claim", "Spread", "by", "chosen", "judge", "median",
@@ -148,15 +149,6 @@ def parts_of(rows: Sequence[Row]) -> list[tuple[tuple[Any, ...], list[Row]]]:
         return [((), list(rows))]
     parts = by(rows, "data", "loss", "lam")
     return [(part, parts[part]) for part in sorted(parts, key=lambda part: (part[0], part[1], -(part[2] or 0.0)))]
-
-
-def number(value: float) -> str:
-    """Return a number with three digits."""
-    if math.isinf(value):
-        return "∞"
-    if value and not 1e-3 <= abs(value) < 1e6:
-        return f"{value:.1e}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def median(values: Sequence[float]) -> float:

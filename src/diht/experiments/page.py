@@ -31,6 +31,7 @@ from diht.experiments.claims import (
     speedups,
 )
 from diht.experiments.table import Row
+from diht.report.html import document, table
 
 __all__ = ["page", "write_page"]
 
@@ -46,44 +47,14 @@ _NOTES = {
 _NOTES |= {"fig4": _NOTES["fig2"], "fig5": _NOTES["fig3"]}
 
 _CSS = """
-:root{color-scheme:light dark;--paper:#fff;--card:#f6f8fa;--ink:#1b1f24;--faint:#57606a;--edge:#d8dee4;
---yes:#116329;--part:#7a4e00;--no:#a40e26;--none:#57606a;--link:#0550ae}
-@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--card:#161b22;--ink:#e6edf3;--faint:#9aa4af;--edge:#343d47;
---yes:#56d364;--part:#e3b341;--no:#ff7b72;--none:#9aa4af;--link:#79c0ff}}
-*{box-sizing:border-box}
-body{margin:0 auto;padding:0 16px 48px;max-width:1200px;background:var(--paper);color:var(--ink);
-font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;overflow-wrap:break-word}
-h1{font-size:1.7rem;line-height:1.2;margin:32px 0 8px}
-h2{font-size:1.3rem;line-height:1.25;margin:48px 0 8px;padding-top:8px}
 h2 .no{color:var(--faint);font-weight:400}
-h3{font-size:1rem;margin:0 0 4px}
-p{margin:0 0 8px}a{color:var(--link)}
-.faint{color:var(--faint)}
-.notice{border:1px solid var(--part);border-radius:8px;padding:8px 12px;margin:16px 0}
-.card{background:var(--card);border:1px solid var(--edge);border-radius:10px;padding:16px;margin:16px 0;display:grid;
-gap:16px 28px;grid-template-columns:minmax(0,1fr)}
-.charts{display:grid;gap:16px 24px;grid-template-columns:repeat(auto-fit,minmax(min(100%,300px),1fr));
-align-items:start;align-content:start}
-.charts .chart{max-width:480px}
 .claim+.claim{margin-top:14px;padding-top:14px;border-top:1px solid var(--edge)}
 dl{margin:4px 0 0;font-size:.94rem}
 dt{color:var(--faint);font-size:.8rem;margin-top:4px}dd{margin:0}
-.head{display:flex;flex-wrap:wrap;gap:4px 10px;align-items:baseline}
-.badge{display:inline-block;border:1.5px solid currentColor;border-radius:99px;padding:0 10px;font-size:.82rem;font-weight:600;
-line-height:1.6;white-space:nowrap}
-.yes{color:var(--yes)}.part{color:var(--part)}.no-badge{color:var(--no)}.none{color:var(--none)}
-.scroll{overflow-x:auto;max-width:100%}
-table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;margin:8px 0}
-th,td{padding:3px 12px 3px 0;text-align:right;white-space:nowrap;border-bottom:1px solid var(--edge)}
-th:first-child,td:first-child{text-align:left}
-caption{text-align:left;color:var(--faint);padding-bottom:2px}
 .summary{width:100%;max-width:760px}
 .summary td,.summary th{text-align:left;white-space:normal;vertical-align:top;padding:5px 10px 5px 0}
 .summary th{padding-top:14px}.summary td:last-child{text-align:right;padding-right:0}
 .tally{display:flex;flex-wrap:wrap;gap:8px;margin:16px 0 0}
-.about th{font-weight:400;color:var(--faint);vertical-align:top}.about td{white-space:normal;text-align:left}
-details{min-width:0}summary{cursor:pointer;color:var(--link)}
-ul{padding-left:20px}li{margin:4px 0}
 @media (min-width:1000px){.wide .charts,.wide .claims{grid-template-columns:repeat(2,minmax(0,1fr))}
 .wide .claims{display:grid;gap:16px 24px}.wide .claim+.claim{margin:0;padding:0;border:0}
 .card:not(.wide){grid-template-columns:minmax(0,2fr) minmax(280px,1fr)}.card>details{grid-column:1/-1}}
@@ -102,12 +73,8 @@ def page(rows: Iterable[Row]) -> str:
     rows = list(rows)
     claims = judge(rows)
     sections = "".join(_section(figure, claims, chosen(rows, figure=figure)) for figure in FIGURES)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Dual iterative hard thresholding, redone</title>\n<style>{_CSS}{STYLE}</style></head>\n<body>"
-        f"<header>{_head(rows, claims)}</header>\n<main>{sections}</main>\n<footer>{_foot(rows)}</footer></body></html>\n"
-    )
+    title = "Dual iterative hard thresholding, redone"
+    return document(title, _CSS + STYLE, _head(rows, claims), sections, _foot(rows))
 
 
 # ---------------------------------------------------------------------------------------------------------- parts
@@ -242,7 +209,7 @@ def _medians(rows: Sequence[Row], measure: str, x: str, caption: str) -> str:
                 columns[heading] = {at: _cell(group) for at, group in by(own, x).items()}
     places = _places(list(columns.values()))
     lines = [[number(at), *(_at(column, at, x == "epoch") for column in columns.values())] for at in places]
-    return _table(caption, [_HEADS[rows[0].figure], *columns], lines) if lines else ""
+    return table(caption, [_HEADS[rows[0].figure], *columns], lines) if lines else ""
 
 
 def _places(columns: Sequence[Collection[float]]) -> list[float]:
@@ -278,16 +245,7 @@ def _ratios(rows: Sequence[Row]) -> str:
         for method, other in pairs
     ]
     caption = "how many times less than a primal method: median (least to greatest) over k and repeats"
-    return _table(caption, ["", "against", "seconds", "passes"], lines) if lines else ""
-
-
-def _table(caption: str, heads: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in heads)
-    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in line) + "</tr>" for line in lines)
-    return (
-        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return table(caption, ["", "against", "seconds", "passes"], lines) if lines else ""
 
 
 # ----------------------------------------------------------------------------------------------------------- foot
