@@ -129,6 +129,20 @@ def test_every_method_keeps_to_the_constraint(kind: str, solver: object) -> None
         assert result.objective >= best * (1 - 1e-9)
 
 
+def test_what_screening_requires_is_no_reason_for_more_features_than_are_allowed() -> None:
+    """A twin makes starts without a required feature likely; the search then begins with one feature too many."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8))
+    X[:, 7] = X[:, 6] + 0.1 * rng.normal(size=60)
+    y = 2 * X[:, 0] + X[:, 6] + rng.normal(size=60)
+    constraint = constrained(2, 8, keep=[2], sign=[1, 0, 0, 0, 0, 0, 0, 0])
+    for seed in (0, 4, 9, 11):
+        drawn = np.bincount(np.random.default_rng(seed).choice(60, 60), minlength=60)
+        result = solve(Problem(X, y, "squared", constraint, 0.1, drawn, True))
+        assert constraint.allows(result.w)
+        assert all(constraint.allows(model.w) for model in result.pool)
+
+
 # Paths
 
 KS, LAMS = (1, 2, 3), (0.003, 0.3)

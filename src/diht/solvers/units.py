@@ -74,12 +74,12 @@ class _Search:
         self.curvature = spread / max(problem.loss.mu, 1e-3) + problem.lam  # only for ranking
 
     def fit(self, units: Indices, w: Vector | None, b: float) -> _Fit:
-        """Return the best model on some units, which the pool is told of."""
+        """Return the best model on some units, which the pool is told of where there are not too many."""
         problem = self.problem
         support = self.constraint.features_of(units)
         w, b, u = refit(problem, support, w, b, rtol=1e-2 * self.rtol, stop=self.stop)
         value = primal(problem, w, b, u)
-        if self.pool is not None:
+        if self.pool is not None and len(units) <= self.room:
             self.pool.add(w, b, value, support)
         return _Fit(np.sort(units), w, b, u, value)
 
