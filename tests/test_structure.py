@@ -347,6 +347,7 @@ def test_paths_and_cross_validation_take_names() -> None:
     path = sparse_path(X, y, lams=0.1, **arguments)
     assert path.ks == [1, 2]
     assert path.point(1).support.tolist() == [1, 4, 5]  # d would need the other sign
+    assert path.plot().axes[2].get_xlabel() == "k, the number of groups allowed"
     # Of two groups besides z, one or two: the binomials are 2 and 1.
     assert path.criterion("ebic") - path.criterion("bic") == pytest.approx([2 * np.log(2), 0.0])
     for make, z in ((SparseRegressorCV, y), (SparseClassifierCV, y > 0)):

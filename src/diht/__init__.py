@@ -2,6 +2,7 @@
 
 >>> from diht import SparseRegressor, SparseClassifier   # scikit-learn estimators
 >>> from diht import sparse_path, SparseRegressorCV, SparseClassifierCV   # many k, and the best of them
+>>> from diht import debiased, bootstrap, stability_selection   # after the selection
 >>> from diht import Problem, solve, certify             # the same, without scikit-learn
 """
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from diht.constraint import Cardinality
     from diht.cross_validation import SparseClassifierCV, SparseRegressorCV
     from diht.estimators import SparseClassifier, SparseRegressor
+    from diht.inference import bootstrap, debiased, stability_selection
     from diht.loop import certify, solve
     from diht.path import sparse_path
     from diht.problem import Problem
@@ -27,10 +29,13 @@ __all__ = [
     "SparseClassifierCV",
     "SparseRegressor",
     "SparseRegressorCV",
+    "bootstrap",
     "certify",
+    "debiased",
     "load_model",
     "solve",
     "sparse_path",
+    "stability_selection",
 ]
 
 _HOMES = {
@@ -41,10 +46,13 @@ _HOMES = {
     "SparseClassifierCV": "diht.cross_validation",
     "SparseRegressor": "diht.estimators",
     "SparseRegressorCV": "diht.cross_validation",
+    "bootstrap": "diht.inference",
     "certify": "diht.loop",
+    "debiased": "diht.inference",
     "load_model": "diht.shipping",
     "solve": "diht.loop",
     "sparse_path": "diht.path",
+    "stability_selection": "diht.inference",
 }
 
 

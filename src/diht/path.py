@@ -720,6 +720,7 @@ class Path(Sequence[PathPoint]):
             coef=np.stack([point.result.w[used] for point in points]),
             axis="coefficient" + " of the standardised column" * points[0].certificate.scaled,
             required=np.stack([np.isin(used, point.certificate.required) for point in points]),
+            counted="features" if self.constraint.unit_size == 1 else "groups",
         )
         return draw_path(steps, f"{self.loss.name} loss, lam={points[0].lam:g}")
 

@@ -24,7 +24,17 @@ if TYPE_CHECKING:
 
     from diht.result import Result
 
-__all__ = ["Bars", "Curve", "Steps", "draw_coefficients", "draw_convergence", "draw_path", "to_png"]
+__all__ = [
+    "Bars",
+    "Curve",
+    "Ranges",
+    "Steps",
+    "draw_coefficients",
+    "draw_convergence",
+    "draw_path",
+    "draw_ranges",
+    "to_png",
+]
 
 Vector = NDArray[np.float64]
 
@@ -86,6 +96,22 @@ class Steps:
     coef: NDArray[Any]  # one row a step
     axis: str  # what they are
     required: NDArray[np.bool_]
+    counted: str = "features"  # what k counts
+
+
+@dataclass(frozen=True, eq=False)
+class Ranges:
+    """Coefficients with the ends of their intervals."""
+
+    names: Sequence[str]
+    values: Vector
+    low: Vector
+    high: Vector
+
+    def largest(self, count: int) -> Ranges:
+        """Return the largest ones, in descending order of magnitude."""
+        order = np.argsort(-np.abs(self.values), kind="stable")[:count]
+        return Ranges([self.names[j] for j in order], self.values[order], self.low[order], self.high[order])
 
 
 def to_png(figure: Figure) -> bytes:
@@ -280,6 +306,26 @@ def _draw_bars(axes: Axes, bars: Bars, width: int, fontsize: float) -> None:
         )
 
 
+def draw_ranges(ranges: Ranges, title: str, axis: str) -> Figure:
+    """Draw coefficients with their intervals, the largest on top; those whose interval holds zero are faint."""
+    shown = ranges.largest(MAX_BARS)
+    note = f" (the {MAX_BARS} largest)" if len(ranges.names) > MAX_BARS else ""
+    figure = _figure(8.0, 1.5 + 0.27 * max(len(shown.names), 3))
+    figure.suptitle(title + note, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
+    axes = figure.subplots()
+    for place, (value, low, high) in enumerate(zip(shown.values, shown.low, shown.high, strict=True)):
+        color = FAINT if low <= 0.0 <= high else POSITIVE if value > 0 else NEGATIVE
+        axes.plot([low, high], [place, place], color=color, linewidth=1.8)
+        axes.plot(value, place, "o", color=color, markersize=4.5)
+    labels = [printable(name, 40) for name in shown.names]
+    axes.set_yticks(np.arange(len(labels)), labels=labels, fontsize=9.5, parse_math=False)
+    axes.set_ylim(max(len(labels), 1) - 0.4, -0.6)
+    axes.axvline(0.0, color=INK, linewidth=0.8)
+    axes.set_xlabel(axis, parse_math=False)
+    _plain_axes(axes)
+    return figure
+
+
 # ------------------------------------------------------------------------------------------------------- path
 
 
@@ -293,7 +339,7 @@ def draw_path(steps: Steps, title: str) -> Figure:
     _draw_path_bounds(top, steps)
     _draw_path_coefficients(middle, steps)
     _draw_members(bottom, steps, rows)
-    bottom.set_xlabel("k, the number of features allowed")
+    bottom.set_xlabel(f"k, the number of {steps.counted} allowed")
     return figure
 
 
