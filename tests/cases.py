@@ -7,10 +7,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from diht.design import AffineView, Design, as_design
-from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
 
-LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber()]
+LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber(), Poisson()]
 
 
 # Kinds of X: from a dense float64 array, a design of that kind and the dense float64 array that it stands for.
@@ -97,6 +97,16 @@ DESIGNS: list[tuple[str, Maker]] = [
 def _thirds(n: int) -> list[np.ndarray]:
     """A partition of one's own: unequal blocks, out of order."""
     return [np.arange(n // 3, n), np.arange(0, n // 3, 2)[::-1], np.arange(1, n // 3, 2)]
+
+
+def refusal(loss: Loss, name: str) -> str | None:
+    """What a method of the list below says of a loss for which its step is undefined, if it is."""
+    if loss.mu == 0 and "theory" in name:
+        return f"step='theory' is undefined for the {loss.name} loss"
+    unbounded = loss.mu == 0 and loss.differentiable
+    if unbounded and name in ("IHT", "HTP", "SVRGHT", "SVRGHT own partition"):
+        return f"step='auto' is undefined for the {loss.name} loss, whose curvature has no bound"
+    return None
 
 
 # Methods with their settings, for a number of samples.

@@ -25,6 +25,8 @@ mp.dps = 60
 def targets(loss: Loss, u: Vector, rng: np.random.Generator) -> Vector:
     """Noisy targets for the predictions u that suit a loss; both classes occur."""
     noisy = u + 0.5 * np.abs(u).mean() * rng.standard_normal(len(u))
+    if loss.name == "poisson":
+        return rng.poisson(np.exp(np.clip(u, -3.0, 3.0))).astype(np.float64)
     if loss.task == "regression":
         return noisy
     y = np.where(noisy >= np.median(noisy), 1.0, -1.0)
@@ -123,6 +125,9 @@ def exact_conjugate(loss: Loss, a: mpf, y: mpf) -> mpf:
         return t + a * a / 2 if abs(a) <= loss.delta else mp.inf
     if loss.name == "squared_hinge":
         return t + a * a / 4 if t <= 0 else mp.inf
+    if loss.name == "poisson":
+        p = a + y
+        return (p * mpmath.log(p) if p > 0 else 0) - (y * mpmath.log(y) if y > 0 else 0) - a if p >= 0 else mp.inf
     if not -1 <= t <= 0:
         return mp.inf
     if loss.name == "logistic":

@@ -3,6 +3,7 @@ import pickle
 import subprocess
 import sys
 from dataclasses import dataclass
+from itertools import combinations
 from typing import ClassVar
 from unittest import SkipTest
 
@@ -11,10 +12,11 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -23,7 +25,7 @@ from threadpoolctl import threadpool_info
 
 import diht.estimators
 from diht import Problem, SparseClassifier, SparseRegressor, solve
-from diht.losses import Hinge, Huber, Logistic, Loss, Squared
+from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Squared
 from diht.result import Status
 from diht.solvers import DIHT, SDIHT, Auto, BranchAndBound
 from oracle import best_subset, some_weights
@@ -61,6 +63,7 @@ BOTH = pytest.mark.parametrize("make", [SparseRegressor, SparseClassifier])
         SparseRegressor(max_iter=20),
         SparseRegressor(max_iter=20, standardize=True),
         SparseRegressor(max_iter=20, loss="huber"),
+        SparseRegressor(max_iter=20, loss="poisson"),
         SparseRegressor(solver="htp"),
         SparseRegressor(solver="sdiht", k=30, lam=1.0, tol=0.0, max_iter=300),
         SparseClassifier(max_iter=20),
@@ -850,3 +853,82 @@ def noisy_regression():
     rng = np.random.default_rng(4)
     X = rng.standard_normal((16, 14)) + rng.standard_normal((16, 1))
     return X, X[:, :4].sum(axis=1) + 2.0 * rng.standard_normal(16)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Counts and offsets
+
+
+def counts(n: int = 200, d: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Samples, counts with exposures, and the logarithms of these."""
+    rng = np.random.default_rng(3)
+    X, offset = rng.normal(size=(n, d)), rng.normal(size=n)
+    return X, rng.poisson(np.exp(0.6 * X[:, 0] - 0.4 * X[:, 3] + offset)).astype(float), offset
+
+
+def test_with_all_features_counts_are_fitted_as_by_scikit_learn() -> None:
+    X, y, _ = counts()
+    weights = np.random.default_rng(0).random(len(y))
+    ours = SparseRegressor(k=6, lam=0.1, loss="poisson").fit(X, y, weights)
+    theirs = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, y, weights)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-7)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-7)
+    assert ours.score(X, y, weights) == pytest.approx(theirs.score(X, y, weights), rel=1e-9)
+    assert ours.result_.status is Status.OPTIMAL
+
+
+def test_the_score_of_counts_that_are_all_equal() -> None:
+    X, y, _ = counts()
+    model = SparseRegressor(k=2, lam=0.1, loss="poisson").fit(X, y)
+    assert model.score(X, np.full_like(y, 2.0)) == 0.0
+    nothing = SparseRegressor(k=2, lam=0.1, loss="poisson").fit(X, 0.0 * y)
+    assert nothing.score(X, 0.0 * y) == 1.0
+    assert nothing.objective_ == 0.0
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber", "poisson"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "sparse"])
+def test_an_offset_is_part_of_the_prediction(loss: str, fit_intercept: bool, convert) -> None:
+    X, y, offset = counts(60)
+    weights, lam = np.random.default_rng(1).random(60), 0.05
+    s, kind = weights / weights.sum(), LOSSES[loss]()
+    model = SparseRegressor(
+        k=2, lam=lam, loss=loss, exact=True, tol=1e-7, fit_intercept=fit_intercept, standardize=True
+    )
+    model.fit(convert(X), y, weights, offset=offset)
+    scale = np.sqrt(s @ X**2 - (s @ X) ** 2)
+
+    def objective(x: np.ndarray, support: tuple[int, ...]) -> float:
+        columns = list(support)
+        u = X[:, columns] / scale[columns] @ x[:-1] + x[-1] * fit_intercept + offset
+        return float(s @ kind.value(u, y) + lam / 2 * x[:-1] @ x[:-1])
+
+    best = min(
+        minimize(objective, np.zeros(3), (pair,), options={"gtol": 1e-8}).fun for pair in combinations(range(6), 2)
+    )
+    assert model.lower_bound_ <= best * (1 + 1e-9)
+    assert model.objective_ == pytest.approx(best, rel=1e-6)
+    x = np.append((model.coef_ * scale)[model.support_], model.intercept_)
+    assert objective(x, tuple(model.support_)) == pytest.approx(model.objective_, rel=1e-12)
+    u = X @ model.coef_ + model.intercept_ + offset
+    np.testing.assert_allclose(model.predict(X, offset=offset), np.exp(u) if loss == "poisson" else u, rtol=1e-12)
+    assert model.score(X, y, offset=offset) > model.score(X, y)
+
+
+def test_offsets_and_counts_that_are_refused() -> None:
+    X, y, offset = counts(20)
+    model = SparseRegressor(k=2, loss="poisson")
+    with pytest.raises(ValueError, match=r"^y must not be negative for the poisson loss, got -1.0 at position 0$"):
+        model.fit(X, y - y[0] - 1.0)
+    with pytest.raises(ValueError, match=r"^offset must have length 20 to match X, got length 19$"):
+        model.fit(X, y, offset=offset[1:])
+    with pytest.raises(
+        ValueError, match=r"^offset must not be so large for the poisson loss, got 800.0 at position 3$"
+    ):
+        model.fit(X, y, offset=np.where(np.arange(20) == 3, 800.0, 0.0))
+    with pytest.raises(ValueError, match=r"^offset cannot be used with the logistic loss"):
+        Problem(X, np.where(y > 1, 1.0, -1.0), Logistic(), 2, offset=offset)
+    fitted = model.fit(X, y, offset=offset)
+    with pytest.raises(ValueError, match=r"^offset must have length 5 to match X"):
+        fitted.predict(X[:5], offset=offset)

@@ -22,7 +22,7 @@ ALL = frozen(np.empty(0), np.int64)
 # Scalar steps
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.kernel() is not None], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("mode", ["explicit", "implicit", "derivative", "identity", "margin"])
 @pytest.mark.parametrize("tau", [1e-6, 0.3, 1.0, 50.0, 1e6])
 def test_scalar_steps_equal_the_array_versions(loss, mode, tau):

@@ -258,7 +258,7 @@ def _takes_weights(scorer: Callable[..., Any]) -> bool:
     return any(parameter.name in ("sample_weight", "kwargs") for parameter in parameters)
 
 
-class SparseRegressorCV(_CrossValidated, SparseRegressor):
+class SparseRegressorCV(_CrossValidated, SparseRegressor):  # type: ignore[misc]  # its fit takes no offset
     r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
 
     In each fold a path over all k and lam is followed on the training samples (see `sparse_path`), and its models are scored on the

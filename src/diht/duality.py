@@ -96,7 +96,7 @@ def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | No
     u = problem.design.matvec(w) + b if u is None else u
     if problem.fit_intercept:
         u = u + best_intercept(loss, u, y, s)
-    if loss.mu == 0:
+    if not loss.differentiable:
         return feasible(problem, _settled(problem, w, u))
     return np.asarray(loss.project(loss.derivative(u, y), y))
 
@@ -311,7 +311,7 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
         value = -float(np.sum(s * conjugate)) - value_of_g / (2.0 * lam)
         # The entries of X'c are off by the product's own rounding, and at most as much again by that of c = s alpha.
         error = 2.0 * (norm_c * problem.rounding_norm + problem.underflow_norm)
-        lost = (_ELEMENTWISE + _PAIRWISE) * _U * float(s @ (np.abs(conjugate) + 2.0 * np.abs(y * alpha)))
+        lost = (_ELEMENTWISE + _PAIRWISE) * _U * float(s @ loss.conjugate_terms(alpha, y, conjugate))
         if problem.fit_intercept:
             shrink = _imbalance(c)
             error += shrink * norm_c * problem.column_norm

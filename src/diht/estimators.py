@@ -16,6 +16,7 @@ from scipy.special import log_expit, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
+from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
@@ -27,8 +28,8 @@ from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
-from diht.losses import LOSSES, Logistic, Loss
-from diht.problem import Problem, normalised_weights
+from diht.losses import LOSSES, Logistic, Loss, Poisson
+from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.shipping import ShippingMixin
 from diht.solvers import Auto, BranchAndBound, Solver
@@ -57,7 +58,13 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
     # Fitting
 
     def _solve(
-        self, X: Any, targets: dict[str, Vector], s: Vector, previous: list[Result] | None, tasks: FitTasks | None
+        self,
+        X: Any,
+        targets: dict[str, Vector],
+        s: Vector,
+        previous: list[Result] | None,
+        tasks: FitTasks | None,
+        offset: ArrayLike | None = None,
     ) -> None:
         """Solve the problem of every target, one after the other, and keep the figures.
 
@@ -73,7 +80,9 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
             design = as_design(X, self.n_jobs)
             scale = standard_deviations(design, s) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
-                problem = Problem(design, y, loss, constraint, self.lam, s, self.fit_intercept, scale=scale)
+                problem = Problem(
+                    design, y, loss, constraint, self.lam, s, self.fit_intercept, scale=scale, offset=offset
+                )
                 start = None if previous is None else _rescaled(previous[j], self._rows()[j], scale)
                 callback = self._callback(label, tasks, scale, X.dtype)
                 if tasks is not None:
@@ -212,8 +221,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         The largest number of features used. More than there are: all of them, with a warning.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
-    loss : {"squared", "huber"} or Loss, default="squared"
-        (y - u)^2, Huber's loss, or an object of `diht.losses` or of your own.
+    loss : {"squared", "huber", "poisson"} or Loss, default="squared"
+        (y - u)^2, Huber's loss, half the Poisson deviance of counts with mean exp(u), or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
         The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
     exact : bool, default=False
@@ -349,7 +358,9 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         self.sign = sign
 
     @ends_callbacks
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseRegressor:
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> SparseRegressor:
         """Fit the model.
 
         Parameters
@@ -357,9 +368,11 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The samples, float32 or float64 (other types become float64).
         y : array-like of shape (n_samples,)
-            The targets.
+            The targets; for the Poisson loss not negative.
         sample_weight : array-like of shape (n_samples,), optional
             Nonnegative weights; only their ratios matter.
+        offset : array-like of shape (n_samples,), optional
+            Known parts of the predictions, added to x.w + b: for counts the logarithms of the exposures.
 
         Returns
         -------
@@ -370,7 +383,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         X, y = validate_data(self, X, y, y_numeric=True, **_FORMATS)
         s = normalised_weights(sample_weight, X.shape[0])
         tasks = FitTasks.of(self, data, y, sample_weight, 1)
-        self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks)
+        self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks, offset)
         if tasks is not None:
             tasks.end()
         return self
@@ -378,20 +391,63 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
         return super()._model(coef, intercept) | {"coef_": coef[0], "intercept_": intercept[0]}
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Any, offset: ArrayLike | None = None) -> Array:
         """Predict targets.
 
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The samples.
+        offset : array-like of shape (n_samples,), optional
+            Known parts of the predictions, as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples,)
-            Predictions, of X's floating point type.
+            Predictions, of X's floating point type: x.w + b, for the Poisson loss the mean exp(x.w + b).
         """
-        return self._scores(X)[:, 0]
+        mean: Array = self._loss().mean(self._linear(X, offset))
+        return mean
+
+    def score(self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None) -> float:
+        """Compute the share of the targets' variation that the model explains.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+        y : array-like of shape (n_samples,)
+            The targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights.
+        offset : array-like of shape (n_samples,), optional
+            Known parts of the predictions, as in `fit`.
+
+        Returns
+        -------
+        float
+            R^2, for the Poisson loss D^2, which has the deviance in place of squares (as scikit-learn's `PoissonRegressor`).
+        """
+        loss = self._loss()
+        if not isinstance(loss, Poisson):
+            return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
+        u = self._linear(X, offset).astype(np.float64)
+        y = finite_vector("y", y, len(u))
+        loss.check_targets(y)
+        s = normalised_weights(sample_weight, len(u))
+        deviance, level = float(s @ loss.value(u, y)), np.full_like(y, loss.intercept(np.zeros_like(y), y, s))
+        null = float(s @ loss.value(level, y))
+        return 1.0 - deviance / null if null > 0.0 else float(deviance == 0.0)
+
+    def _linear(self, X: Any, offset: ArrayLike | None) -> Array:
+        """Return x.w + b, with the offset."""
+        u: Array = self._scores(X)[:, 0]
+        return u if offset is None else (u + finite_vector("offset", offset, len(u))).astype(u.dtype)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = self.loss == "poisson" or isinstance(self.loss, Poisson)
+        return tags
 
 
 def _has_probability(estimator: Any) -> bool:

@@ -96,6 +96,9 @@ def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0
     Secants are followed as long as each halves the slope, and only for the logistic loss: others have kinks, or nearly. `compiled`
     says that so many intercepts are wanted that compiled sums pay, however short.
     """
+    known = loss.intercept(u, y, s)
+    if known is not None:
+        return known
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
         slopes = np.asarray(loss.derivative(u + b, y))

@@ -9,7 +9,7 @@ and Fenchel-Young, l(u) + l*(a) >= a u with equality exactly at a = l'(u), turns
 No loss sees X, w or the number of samples, and none keeps a target: a loss is a small frozen object. The formulas use
 only functions of the array API standard (and torch, which has the same names), taken from the arrays themselves.
 
-Five of the six losses share one conjugate, l*(a) = y a + (mu/2) a^2 on an interval; see `QuadraticConjugate`.
+Five of the seven losses share one conjugate, l*(a) = y a + (mu/2) a^2 on an interval; see `QuadraticConjugate`.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ __all__ = [
     "Huber",
     "Logistic",
     "Loss",
+    "Poisson",
     "QuadraticConjugate",
     "SmoothedHinge",
     "Squared",
@@ -44,6 +45,11 @@ _MAX_BRACKETING_STEPS = 240
 
 # Newton on a convex function from a start less than 1.4 above its root: the error is below rounding after 6 steps.
 _LOGISTIC_NEWTON_STEPS = 6
+
+# The same from a start less than 1 above it, but to relative accuracy of the exponential.
+_POISSON_NEWTON_STEPS = 7
+_POISSON_REACH = 0.42  # beyond the exponential of this share of the exponents of a float, the Poisson loss is straight
+_SERIES = 18  # terms of exp(t) - 1 - t for |t| < 1/2
 
 
 def _namespace(*arrays: Array) -> Any:
@@ -91,6 +97,11 @@ class Loss(ABC):
     def mu(self) -> float:
         """Modulus of strong convexity of the conjugate."""
         return 0.0
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether l has no kinks, and Newton's method may be used as it is; also without a bound on the curvature (mu = 0)."""
+        return self.mu > 0
 
     @abstractmethod
     def value(self, u: Array, y: Array) -> Array:
@@ -163,6 +174,23 @@ class Loss(ABC):
             was_left, was_right = left, right
         a = z - tau * (p + 0.5 * (q - p))
         return self.project(xp.minimum(xp.maximum(a, slope_p), slope_q), y)
+
+    def conjugate_terms(self, a: Array, y: Array, conjugate: Array) -> Array:
+        """Return the sizes of the terms of l*(a, y), which is given: a few units in their last place bound its rounding error."""
+        xp = _namespace(a, y)
+        return xp.abs(conjugate) + 2.0 * xp.abs(y * a)
+
+    def intercept(self, u: Array, y: Array, s: Array) -> float | None:
+        """Return the minimiser over b of sum_i s_i l(u_i + b, y_i) where there is a formula for it."""
+        return None
+
+    def mean(self, u: Array) -> Array:
+        """Return the target that a prediction u stands for."""
+        return u
+
+    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
+        """Return targets z and factors f for which l(u + offset, y) = f l(u, z) for all u, if there are any."""
+        raise ValueError(f"offset cannot be used with the {self.name} loss: it is for squared, huber and poisson")
 
     def dual_step(self, a: Array, u: Array, tau: Array, y: Array, implicit: bool) -> Array:
         """Return the dual variable after an ascent step of length tau at the prediction u.
@@ -295,6 +323,10 @@ class Squared(QuadraticConjugate):
     low: ClassVar[float] = -math.inf
     high: ClassVar[float] = math.inf
 
+    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
+        """Return the targets less the offset."""
+        return y - offset, _namespace(y).ones_like(y)
+
 
 @dataclass(frozen=True)
 class SmoothedHinge(QuadraticConjugate):
@@ -383,6 +415,10 @@ class Huber(QuadraticConjugate):
         """Upper end of F."""
         return self.delta
 
+    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
+        """Return the targets less the offset."""
+        return y - offset, _namespace(y).ones_like(y)
+
 
 @dataclass(frozen=True)
 class Logistic(Loss):
@@ -468,6 +504,141 @@ class Logistic(Loss):
         return 1, 4.0, -1.0, 0.0
 
 
+@dataclass(frozen=True)
+class Poisson(Loss):
+    """Poisson loss of counts whose mean is exp(u): half the deviance.
+
+    l(u)   = exp(u) - y u - (y - y log y),  y >= 0,  0 log 0 = 0
+    l*(a)  = p log p - y log y - a,  p = a + y,  F: p >= 0
+    l'(u)  = exp(u) - y,  l''(u) = exp(u),  l*'(a) = log p
+    mu     = 0: differentiable, but of unbounded curvature
+
+    Means have an end, about 1e129 in float64: beyond it l goes on as its tangent, and F ends there. So nothing overflows.
+    """
+
+    name: ClassVar[str] = "poisson"
+    task: ClassVar[str] = "regression"
+    explicit: ClassVar[bool] = False  # l*' is infinite where p = 0
+    differentiable: ClassVar[bool] = True
+
+    def value(self, u: Array, y: Array) -> Array:
+        """Return l(u, y) = y (exp(t) - 1 - t) at t = u - log y, which has no large terms that cancel."""
+        xp = _namespace(u, y)
+        t = u - _log(y)
+        near = (xp.abs(t) < 0.5) & (y > 0)
+        x = xp.where(near, t, 0.0)
+        tail = 1.0 + 0.0 * x
+        for n in range(_SERIES, 2, -1):
+            tail = 1.0 + x / n * tail
+        end = _reach(t)
+        mean = xp.exp(xp.clip(u, None, end)) * (1.0 + xp.clip(u - end, 0.0, None))
+        return xp.where(near, y * (0.5 * x * x * tail), mean - y * (1.0 + t))
+
+    def derivative(self, u: Array, y: Array) -> Array:
+        """Return l'(u, y)."""
+        return self.second_derivative(u, y) - y
+
+    def second_derivative(self, u: Array, y: Array) -> Array:
+        """Return exp(u), no more than at the end of the means."""
+        xp = _namespace(u, y)
+        mean = xp.exp(xp.clip(u, None, _reach(u + y)))
+        return mean + 0.0 * y
+
+    def conjugate(self, a: Array, y: Array) -> Array:
+        """Return l*(a, y) = p log(p / y) + a (log y - 1), infinite outside F."""
+        xp = _namespace(a, y)
+        low, high = self.domain(y)
+        inside = xp.clip(a, low, high)
+        p, ratio, _ = self._log_ratio(inside, y)
+        return xp.where((a < low) | (a > high), math.inf, p * ratio + inside * (_log(y) - 1.0))
+
+    def conjugate_terms(self, a: Array, y: Array, conjugate: Array) -> Array:
+        """Return the sizes of p log(p / y), where p is far from y of p log p and p log y, and of a and a log y."""
+        p, _, size = self._log_ratio(self.project(a, y), y)
+        xp = _namespace(p)
+        return 2.0 * (p * size + xp.abs(a) * (1.0 + xp.abs(_log(y))))
+
+    def conjugate_derivative(self, a: Array, y: Array) -> Array:
+        """Return l*'(a, y) = log p, minus infinity at p = 0."""
+        xp = _namespace(a, y)
+        p = a + y
+        return xp.where(p > 0, _log(p), -math.inf)
+
+    def _log_ratio(self, a: Array, y: Array) -> tuple[Array, Array, Array]:
+        """Return p, log(p / y) (log p where y = 0), and the size of what that is the difference of."""
+        xp = _namespace(a, y)
+        p = a + y
+        near = xp.abs(a) < 0.5 * y
+        close = xp.log1p(xp.where(near, a, 0.0) / xp.where(near, y, 1.0))
+        log_p, log_y = _log(p), _log(y)
+        ratio = xp.where(near, close, log_p - log_y)
+        return p, ratio, xp.where(near, xp.abs(close), xp.abs(log_p) + xp.abs(log_y))
+
+    def domain(self, y: Array) -> tuple[Array, Array]:
+        """Return the ends of F, from a mean of 0 to the largest one."""
+        xp = _namespace(y)
+        low = 0.0 - xp.asarray(y)
+        return low, low + math.exp(_reach(low))
+
+    def conjugate_prox(self, z: Array, tau: Array, y: Array) -> Array:
+        """Return argmin_a  tau l*(a, y) + (a - z)^2 / 2 by Newton's method in the prediction.
+
+        p = exp(t) at the root t of h(t) = exp(t) + tau t - c, c = z + y. h is convex and increasing: Newton's method decreases
+        to the root from any point above it. With L = c / tau - log(tau) the root is c / tau - W(exp(L)), W the function of
+        Lambert; W(exp(L)) lies between 0 and 1 for L < 1, and is at least L - log(L), less than 1/3 of it missing, for L >= 1.
+        """
+        xp = _namespace(z, y)
+        c = xp.asarray(z + y)
+        tau = xp.asarray(tau, dtype=c.dtype)
+        log_tau = xp.log(tau)
+        L = c / tau - log_tau
+        end = _reach(c)
+        t = xp.where(L >= 1.0, log_tau + xp.log(xp.clip(L, 1.0, None)), c / tau)
+        for _ in range(_POISSON_NEWTON_STEPS):
+            p = xp.exp(xp.clip(t, None, end))
+            t = t - (p + tau * t - c) / (p + tau)
+        # Where tau t is the smaller part of c, z - tau t has the smaller error, and else exp(t) - y.
+        small = tau * xp.abs(t) < 0.5 * xp.abs(c)
+        return self.project(xp.where(small, z - tau * t, xp.exp(xp.clip(t, None, end)) - y), y)
+
+    def intercept(self, u: Array, y: Array, s: Array) -> float:
+        """Return log(sum_i s_i y_i) - log(sum_i s_i exp(u_i)); without any count, where exp(u + b) underflows."""
+        xp = _namespace(u, y, s)
+        largest = float(xp.max(xp.where(s > 0, u, -math.inf)))
+        total = float(xp.sum(s * y))
+        if total == 0.0:
+            return 2.0 * math.log(float(xp.finfo(u.dtype).tiny)) - largest
+        return math.log(total) - math.log(float(xp.sum(s * xp.exp(xp.clip(u - largest, None, 0.0))))) - largest
+
+    def mean(self, u: Array) -> Array:
+        """Return exp(u), no more than the largest mean."""
+        return _namespace(u).exp(_namespace(u).clip(u, None, _reach(u)))
+
+    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
+        """Return y exp(-offset) and exp(offset): the counts and the exposures of the rates."""
+        factor = _namespace(y).exp(offset)
+        return y / factor, factor
+
+    def check_targets(self, y: Array) -> None:
+        """Raise ValueError where a target is negative."""
+        super().check_targets(y)
+        xp = _namespace(y)
+        y = xp.reshape(xp.asarray(y), (-1,))
+        _refuse(xp, y, y < 0, "y must not be negative for the poisson loss")
+
+
+def _log(x: Array) -> Array:
+    """Return log(x), 0 where x is 0 or less."""
+    xp = _namespace(x)
+    return xp.log(xp.where(x > 0, x, 1.0))
+
+
+def _reach(u: Array) -> float:
+    """Return the prediction from which on the Poisson loss is straight."""
+    xp = _namespace(u)
+    return _POISSON_REACH * math.log(float(xp.finfo(xp.asarray(u).dtype).max))
+
+
 def _expit(t: Array) -> Array:
     """Return 1 / (1 + exp(-t)) without overflow."""
     xp = _namespace(t)
@@ -481,7 +652,7 @@ def _require_positive(name: str, value: float) -> None:
 
 
 LOSSES: dict[str, type[Loss]] = {
-    loss.name: loss for loss in (Squared, SmoothedHinge, Hinge, Logistic, SquaredHinge, Huber)
+    loss.name: loss for loss in (Squared, SmoothedHinge, Hinge, Logistic, SquaredHinge, Huber, Poisson)
 }
 
 

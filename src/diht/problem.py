@@ -48,6 +48,9 @@ class Problem:
         The columns of X are divided by it (implicitly); the coefficients then belong to the scaled columns.
     n_threads : int, optional
         Threads of the compiled kernels; None takes what the machine allows.
+    offset : array of shape (N,), optional
+        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For the squared, Huber and Poisson
+        losses, which turn it into other targets (and weights): l(u + offset, y) = f l(u, z), see `Loss.with_offset`.
 
     Attributes
     ----------
@@ -55,7 +58,7 @@ class Problem:
         X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
         the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
     s : array of shape (N,)
-        The weights divided by their sum.
+        The weights divided by their sum; with an offset times f.
     """
 
     design: Design
@@ -79,6 +82,7 @@ class Problem:
         *,
         scale: ArrayLike | None = None,
         n_threads: int | None = None,
+        offset: ArrayLike | None = None,
     ) -> None:
         loss, constraint = as_loss(loss), as_constraint(k)
         lam = _positive_number("lam", lam)
@@ -89,14 +93,17 @@ class Problem:
         constraint.check(d)
         y = finite_vector("y", y, n)
         loss.check_targets(y)
-        _check_size(y)
         s = normalised_weights(sample_weight, n)
+        if offset is not None:
+            y, factor = _with_offset(loss, y, finite_vector("offset", offset, n))
+            s = s * factor
+        _check_size(y)
         if loss.task == "classification":
             _check_two_classes(y, s)
         q = None if scale is None else finite_vector("scale", scale, d)
         if q is not None and not np.all(q > 0):
             raise ValueError(f"scale must be positive, got {q[~(q > 0)][0]}")
-        center, zeros = _center(design, s) if fit_intercept else (None, None)
+        center, zeros = _center(design, s if offset is None else s / s.sum()) if fit_intercept else (None, None)
         if center is not None or q is not None:
             if not isinstance(design, StoredDesign):
                 raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
@@ -220,6 +227,19 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
         raise ValueError("sample_weight must not be all zero")
     weights /= largest
     return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def _with_offset(loss: Loss, y: Vector, offset: Vector) -> tuple[Vector, Vector]:
+    """Return the targets and the factors of the weights that stand for an offset; they must be numbers, none of them zero."""
+    with np.errstate(over="ignore", under="ignore", divide="ignore", invalid="ignore"):
+        targets, factor = loss.with_offset(y, offset)
+    bad = ~(np.isfinite(targets) & np.isfinite(factor) & (factor > 0.0))
+    if np.any(bad):
+        worst = int(np.flatnonzero(bad)[0])
+        raise ValueError(
+            f"offset must not be so large for the {loss.name} loss, got {offset[worst]} at position {worst}"
+        )
+    return np.asarray(targets), np.asarray(factor)
 
 
 def _check_size(y: Vector) -> None:

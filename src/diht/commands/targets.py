@@ -37,7 +37,7 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
         if not texts and _looks_measured(distinct, len(y)):
             raise ValueError(
                 f"argument --loss: {loss.name} needs classes, but the {target} has {len(distinct)} different numbers in "
-                f"{len(y)} samples; for regression use squared or huber"
+                f"{len(y)} samples; for regression use squared, huber or poisson"
             )
         if len(distinct) < 2:
             raise ValueError(f"the {target} has one class only: {str(as_labels(distinct)[0])!r}")

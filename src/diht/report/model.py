@@ -301,7 +301,7 @@ class SavedModel:
         """Return one prediction a row: a number, or one of the classes."""
         u = self.decision(X, columns)
         if self.classes is None:
-            return list(u[:, 0])
+            return list(self.loss.mean(u[:, 0]))
         winners = (u[:, 0] > 0).astype(np.int64) if u.shape[1] == 1 else u.argmax(axis=1)
         return [self.classes[c] for c in winners]
 

@@ -187,7 +187,8 @@ class Auto(Solver):
             rounded = relaxed.observe(problem, inner)
             state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
             before, own = own, inner.engine.value - inner.bound.value
-            slow = slow + 1 if before < np.inf and own > _PROGRESS * before else 0  # infinite on a new working set
+            proved = before < np.inf and bool(np.any(inner.bound.alpha))  # infinite on a new working set
+            slow = slow + 1 if proved and own > _PROGRESS * before else 0
             if own <= _USEFUL * state.gap or slow >= _PATIENCE:
                 break
             last, support = support, np.flatnonzero(rounded.w)

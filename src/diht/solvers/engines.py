@@ -34,6 +34,7 @@ _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 20
 _STRENGTH = 0.3  # of the proximal term, as a multiple of lam, at least
 _INNER = 0.1  # accuracy of a quadratic model's solution, relative to the gap
 _SIZES = (1.0, 0.5, 0.25, 0.1)  # of a step; if none will do, its model of the loss is wrong
+_MORE_SIZES = tuple(0.5**i for i in range(60))  # where the curvature of the loss has no bound
 _ATTEMPTS = 6
 _ARMIJO = 1e-4
 _SMOOTHING = 0.1  # of a loss with flat parts or kinks, in units of the targets, at first
@@ -167,7 +168,7 @@ class NewtonEngine(Engine):
         self.strength = strength
         if isinstance(loss, QuadraticConjugate) and (loss.low > -np.inf or loss.high < np.inf):
             self.loss: Loss = Central(loss, strength * self.size)
-        elif loss.mu == 0:
+        elif not loss.differentiable:
             self.loss = Moreau(loss, strength * self.size)
         else:
             self.loss, self.strength = loss, 0.0
@@ -214,14 +215,14 @@ class NewtonEngine(Engine):
         gradient = (problem.s * self.loss.derivative(margins, y)) @ self.X
         curvature = np.asarray(self.loss.second_derivative(margins, y))
         for attempt in range(_ATTEMPTS):
-            if attempt == _ATTEMPTS - 1:
+            if attempt == _ATTEMPTS - 1 and self.loss.mu > 0.0:
                 curvature = np.full_like(y, 1.0 / self.loss.mu)  # no less than the true one anywhere
             target, promised = self.minimiser(model, gradient, problem.s * curvature)
             if not promised > _EXACT * abs(model.value):
                 break
             direction = target - model.w
             change = self.X @ direction
-            for size in _SIZES:
+            for size in _SIZES if self.loss.mu > 0.0 else _MORE_SIZES:
                 trial = self.smoothed(model.w + size * direction, model.product + size * change, model.b)
                 if trial.value <= model.value - _ARMIJO * size * promised:
                     return trial
@@ -281,8 +282,9 @@ class GradientEngine(Engine):
         super().__init__(problem, features, alpha)
         self.part: Design = problem.design if features is None else problem.design.columns(features)
         size = float(problem.s @ np.abs(problem.y)) or 1.0
-        self.loss = problem.loss if problem.loss.mu > 0 else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
-        self.curvature = spectral_bound(self.part, problem.s) / self.loss.mu
+        self.loss = problem.loss if problem.loss.differentiable else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
+        self.bounded = self.loss.mu > 0.0
+        self.curvature = spectral_bound(self.part, problem.s) / (self.loss.mu if self.bounded else 1.0)
         self.point = (w if features is None else w[features]).copy()
         self.last, self.momentum, self.b = self.point.copy(), 1.0, b
 
@@ -294,8 +296,7 @@ class GradientEngine(Engine):
             b = best_intercept(self.loss, product, problem.y, problem.s, self.b) if problem.fit_intercept else 0.0
             slopes = np.asarray(self.loss.derivative(product + b, problem.y))
             gradient = self.part.rmatvec(problem.s * slopes)
-            step = 1.0 / max(self.curvature, 1e-3 * problem.lam)
-            w = self.constraint.prox(self.point - step * gradient, step * problem.lam)
+            w = self.proximal(gradient, product, b)
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.momentum**2))
             if (self.point - w) @ (w - self.last) > 0.0:
                 following = self.momentum = 1.0
@@ -305,6 +306,24 @@ class GradientEngine(Engine):
         slopes = problem.loss.project(self.loss.derivative(self.u, problem.y), problem.y)
         alpha = feasible(problem, np.asarray(slopes))
         self.measure(alpha, self.part.rmatvec(problem.s * alpha))
+
+    def proximal(self, gradient: Vector, product: Vector, b: float) -> Vector:
+        """A proximal step from the point; where the curvature has no bound, one that the loss at its end agrees with."""
+        problem = self.problem
+        if not self.bounded:
+            self.curvature *= 0.7  # what it was far from here need not be paid for ever
+        while True:
+            step = 1.0 / max(self.curvature, 1e-3 * problem.lam)
+            w = self.constraint.prox(self.point - step * gradient, step * problem.lam)
+            if self.bounded:
+                return w
+            change, reached = w - self.point, self.part.matvec(w)
+            rise = problem.s @ (self.loss.value(reached + b, problem.y) - self.loss.value(product + b, problem.y))
+            model = float(gradient @ change) + 0.5 * float(change @ change) / step
+            size = float(problem.s @ self.loss.value(product + b, problem.y))
+            if rise <= model + _EXACT * size or not np.any(change):
+                return w
+            self.curvature = 2.0 / step
 
 
 def engine_for(problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, seed: int = 0) -> Engine:

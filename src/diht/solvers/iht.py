@@ -62,7 +62,7 @@ class IHT(Solver):
         eta = primal_step(problem, self.step, state.t, state.sigma_sq)
         w, support = problem.constraint.threshold(state.w - eta * gradient)
         state.b, state.u = predictions(problem, w, support, state.b)
-        state.finished = bool(np.array_equal(w, state.w)) and not callable(self.step) and problem.loss.mu > 0
+        state.finished = bool(np.array_equal(w, state.w)) and not callable(self.step) and problem.loss.differentiable
         state.w = w
         state.t += 1
 
@@ -87,7 +87,7 @@ def primal_gradient(problem: Problem, state: PrimalState) -> Vector:
     alpha = np.asarray(problem.loss.derivative(state.u, problem.y))
     g = problem.design.rmatvec(problem.s * alpha)
     state.alpha, state.g = alpha, g
-    if problem.fit_intercept and problem.loss.mu == 0:
+    if problem.fit_intercept and not problem.loss.differentiable:
         # At a kink a subgradient need not balance: the bound takes one that does, with a product of its own.
         state.alpha, state.g = dual_from_primal(problem, state.w, u=state.u), None
     return np.asarray(g + problem.lam * state.w)

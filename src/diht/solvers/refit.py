@@ -142,7 +142,7 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
             return _ascended
         if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
             return _interior
-    return _newton if loss.mu > 0 else _smoothed
+    return _newton if loss.differentiable else _smoothed
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,7 +235,7 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
         best = min(best, candidate, key=lambda model: model.value)
         if best.value - bound <= rtol * abs(best.value) or objective.stop():
             return best
-    return (_newton if problem.loss.mu > 0 else _smoothed)(objective, best.x, best.b, rtol)
+    return (_newton if problem.loss.differentiable else _smoothed)(objective, best.x, best.b, rtol)
 
 
 def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:

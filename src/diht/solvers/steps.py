@@ -66,6 +66,11 @@ def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float) -> fl
     1 / (lam (t + 1) + sigma_sq), which starts at the scale of the data and decays as 1 / (lam t).
     """
     if step == "auto":
+        if problem.loss.differentiable and problem.loss.mu == 0:
+            raise ValueError(
+                f"step='auto' is undefined for the {problem.loss.name} loss, whose curvature has no bound: "
+                "give a number, or use solver='auto'"
+            )
         curvature = (
             sigma_sq / problem.loss.mu + problem.lam if problem.loss.mu > 0 else sigma_sq + problem.lam * (t + 1)
         )

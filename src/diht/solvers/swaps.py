@@ -412,7 +412,7 @@ def _trial(block: _Block, quadratic: Quadratic, fit: _Fit, row: int, j: int) -> 
     w[quadratic.support[row]] = 0.0
     w[support] = x
     everything, b = np.append(support, quadratic.rest), fit.b
-    if part.loss.mu > 0:
+    if part.loss.differentiable:
         design = part.design.columns(everything)
         w[everything], b, value, hopeless = _chord(part, design, w[everything], b, M, fit.value)
         part.design.count_reads_of(design)
