@@ -176,6 +176,14 @@ class Design(ABC):
         """Return the number of multiplications of :meth:`weighted_gram`."""
         return float(self.shape[0]) * self.shape[1] ** 2
 
+    def hessian(self, c: Vector, centred: bool) -> Vector:
+        """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated; for few features on short rows."""
+        gram, total = self.weighted_gram(c), float(c.sum())
+        if centred and total > 0.0:
+            pull = self.rmatvec(c)
+            gram -= np.outer(pull, pull) / total
+        return gram
+
     @abstractmethod
     def row_norms_sq(self) -> Vector:
         """Squared Euclidean norms of the rows."""

@@ -50,6 +50,9 @@ _SEARCH_PASSES, _SEARCH_SHARE = (
     50.0,
     1.0,
 )  # a search reads X no more often than this, plus this share of all reads before it
+_OPEN = 0.1  # relative gap of a first look that is so wide that a model is grown feature by feature
+_GROWN = 50  # features of such a model where X is not small
+_INSTANT = 1e8  # operations of a ridge regression that nobody notices
 _EARLY_PASSES = 20.0  # one that does not wait for the relaxation
 _FEW = 1000  # features of a model up to which its fits are fine ones
 _SEARCHED = 300  # features of a model up to which there always is a search; beyond, a small gap is good enough
@@ -68,6 +71,7 @@ class AutoState:
     bound: Bound | None = None
     work: Iterator[None] = field(default_factory=lambda: iter(()))
     searched: set[bytes] = field(default_factory=set)  # supports from which a swap search began
+    searched_early: set[bytes] = field(default_factory=set)  # those of searches without kicks
     refitted: Indices | None = None  # the last support of many features whose best model was computed, and its bound
     done: bool = False
     stop: Callable[[], bool] = never
@@ -178,14 +182,19 @@ class Auto(Solver):
         w, b = start.primal(problem)
         self._keep(problem, state, w, b)
         yield
+        if self._guess(problem, state, b):
+            yield
         support = fitted = np.empty(0, dtype=np.int64)
-        own, slow, again = np.inf, 0, np.inf
+        own, slow, again, grown = np.inf, 0, np.inf, False
         design = problem.design
         while not inner.settled:
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
             rounded = relaxed.observe(problem, inner)
             state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
+            if not grown and state.gap > _OPEN * abs(state.objective) and _is_growable(problem):
+                grown = True
+                self._search(problem, state, np.empty(0, dtype=np.int64), np.zeros_like(w), b, _SEARCH_PASSES)
             before, own = own, inner.engine.value - inner.bound.value
             proved = before < np.inf and bool(np.any(inner.bound.alpha))  # infinite on a new working set
             slow = slow + 1 if proved and own > _PROGRESS * before else 0
@@ -202,7 +211,23 @@ class Auto(Solver):
             yield
         w = relaxed.relaxed_model(problem, inner)
         for v in (w, -inner.g / problem.lam):
-            self._fit(problem, state, problem.constraint.select(v), v, inner.engine.b)
+            w, b, _ = self._fit(problem, state, problem.constraint.select(v), v, inner.engine.b)
+            if grown:
+                self._search(problem, state, np.flatnonzero(w), w, b)
+            yield
+
+    def _guess(self, problem: Problem, state: AutoState, b: float) -> bool:
+        """Round a ridge regression, where that is a matter of milliseconds: a first answer, often a good one."""
+        n, d = problem.shape
+        if float(n) * d * min(n, d) > _INSTANT:
+            return False
+        X, y = problem.design.toarray(), problem.y
+        if problem.fit_intercept:
+            X, y = X - problem.s @ X, y - problem.s @ y
+        w = ridge(np.sqrt(problem.s)[:, None] * X, np.sqrt(problem.s) * y, 0.5 * problem.lam)
+        if w is not None:
+            self._fit(problem, state, problem.constraint.select(w), np.zeros(d), b)
+        return w is not None
 
     def _keep(self, problem: Problem, state: AutoState, w: Vector, b: float) -> None:
         """Keep a model as it is."""
@@ -225,22 +250,23 @@ class Auto(Solver):
     def _search(
         self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float, budget: float | None = None
     ) -> None:
-        """Improve a support by swaps, reading X no more often than the budget says; what screening decides stays as it is."""
-        key = np.sort(support).tobytes()
+        """Improve a support by swaps, without kicks where there is a budget of reads of X; what screening decides stays."""
+        key, early = np.sort(support).tobytes(), budget is not None
+        known = state.searched_early if early else state.searched
         small_gap = len(support) > _SEARCHED and state.gap <= _LOOSE * abs(state.objective)
-        if key in state.searched or small_gap or state.stop():
+        if key in known | state.searched or small_gap or state.stop():
             return
-        state.searched.add(key)
+        known.add(key)
         undecided = self._undecided(problem, state)
         if undecided is None:
             return
         design, before = problem.design, problem.design.passes
         limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
-        self._swaps(problem)(
+        self._swaps(problem, 0 if early else _KICKS)(
             undecided, support, w, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
         )
         assert state.pool.best is not None
-        state.searched.add(state.pool.best.support.tobytes())
+        known.add(state.pool.best.support.tobytes())
 
     def _search_best(self, problem: Problem, state: AutoState) -> None:
         """Improve the best model by swaps."""
@@ -307,10 +333,10 @@ class Auto(Solver):
             self._search(problem, state, np.flatnonzero(w), w, b, _EARLY_PASSES)
             yield
 
-    def _swaps(self, problem: Problem) -> Callable[..., tuple[Vector, float, Vector, float]]:
+    def _swaps(self, problem: Problem, kicks: int = _KICKS) -> Callable[..., tuple[Vector, float, Vector, float]]:
         """The search that fits the constraint."""
         if problem.constraint.is_plain:
-            return partial(swap_search, kicks=_KICKS, random_state=self.random_state)
+            return partial(swap_search, kicks=kicks, random_state=self.random_state)
         return swap_units
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
@@ -340,8 +366,27 @@ class Auto(Solver):
             yield
 
 
+def ridge(X: Vector, y: Vector, lam: float) -> Vector | None:
+    """Minimise ``||y - Xw||^2 + lam ||w||^2``, by the smaller of its two systems of equations; None where that fails."""
+    n, d = X.shape
+    with np.errstate(all="ignore"):
+        try:
+            if n < d:
+                w = X.T @ np.linalg.solve(X @ X.T + lam * np.eye(n), y)
+            else:
+                w = np.linalg.solve(X.T @ X + lam * np.eye(d), X.T @ y)
+        except np.linalg.LinAlgError:
+            return None
+    return w if np.all(np.isfinite(w)) else None
+
+
 def _is_small(problem: Problem) -> bool:
     return float(problem.shape[0]) * problem.shape[1] <= _SMALL
+
+
+def _is_growable(problem: Problem) -> bool:
+    """Whether adding features one by one, then swapping, is worth its time, where the relaxation is too loose to tell much."""
+    return isinstance(problem.loss, Squared) and (_is_small(problem) or problem.constraint.size <= _GROWN)
 
 
 def _alike(one: Indices, other: Indices) -> bool:

@@ -135,6 +135,8 @@ class NewtonEngine(Engine):
         super().__init__(problem, features, alpha)
         part = problem.design if features is None else problem.design.columns(features)
         self.X = part.toarray()
+        entries = float(self.X.size)
+        self.short_rows = part if part.gram_cost() <= 0.5 * entries * self.X.shape[1] else None
         if features is not None:
             problem.design.count_reads_of(part)
         self.minimise, self.many = Minimiser(many), many
@@ -235,15 +237,21 @@ class NewtonEngine(Engine):
         rise = self.loss.derivative(margins + change, y) - self.loss.derivative(margins, y)
         return np.asarray(np.where(far, rise / np.where(far, change, 1.0), self.loss.second_derivative(margins, y)))
 
-    def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
-        """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
+    def hessian(self, curvature: Vector) -> Vector:
+        """X'CX, X centred by the weights C if there is an intercept (its elimination)."""
+        if self.short_rows is not None:
+            return self.short_rows.hessian(curvature, self.problem.fit_intercept)
         X, total = self.X, float(curvature.sum())
         if self.problem.fit_intercept and total > 0.0:
             X = X - (curvature / total) @ X
-        n, lam = X.shape[1], self.problem.lam
+        return np.asarray((X.T * curvature) @ X)
+
+    def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
+        """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
+        n, lam = self.X.shape[1], self.problem.lam
         K = np.empty((n + 1, n + 1))
         H = K[:n, :n]
-        H[:] = (X.T * curvature) @ X
+        H[:] = self.hessian(curvature)
         pull = H @ model.w
         K[n, :n] = K[:n, n] = pull - gradient
         # Twice the quadratic model, plus a constant that makes it twice the value at w.

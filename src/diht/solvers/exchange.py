@@ -55,11 +55,7 @@ class Hessian:
     @classmethod
     def whole(cls, problem: Problem, c: Vector) -> Hessian:
         """Form all of H at once: on short rows that takes less than a few rows of a dense product."""
-        H = problem.design.weighted_gram(c)
-        total = float(c.sum())
-        if problem.fit_intercept and total > 0.0:
-            pull = problem.design.rmatvec(c)
-            H -= np.outer(pull, pull) / total
+        H = problem.design.hessian(c, problem.fit_intercept)
         H[np.diag_indices(len(H))] += problem.lam
         return cls(None, np.arange(len(H)), problem.lam, np.diag(H).copy(), dict(enumerate(H)))
 

@@ -253,10 +253,13 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         if not decrease > rtol * abs(model.value):
             break
         product, change = model.u - model.b, design.matvec(direction)
+        total = float(curvature.sum())
+        moves = problem.fit_intercept and total > 0.0
+        drift = -float(curvature @ change) / total if moves else 0.0  # of the intercept, by the quadratic
         hidden = decrease <= _HIDDEN * abs(model.value)
         size, trial = 1.0, model
         for _ in range(1 if hidden else _MAX_HALVINGS):
-            trial = objective.model(model.x + size * direction, product + size * change, model.b)
+            trial = objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
             if trial.value <= model.value - 1e-4 * size * decrease:
                 break
             size /= 2
@@ -318,7 +321,7 @@ def _direction(problem: Problem, design: Design) -> Direction:
     """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
     on_short_rows, k = design.gram_cost(), design.shape[1]
     if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
-        return partial(_direct, problem, partial(_hessian_of_short_rows, problem, design))
+        return partial(_direct, problem, partial(design.hessian, centred=problem.fit_intercept))
     if _direct_cost(design) <= _DIRECT:
         return partial(_direct, problem, partial(_hessian, problem, design.toarray()))
     return partial(_conjugate_gradients, problem, design)
@@ -330,15 +333,6 @@ def _hessian(problem: Problem, X: Vector, curvature: Vector) -> Vector:
     if problem.fit_intercept and total > 0.0:
         X = X - (curvature / total) @ X
     return np.asarray(X.T @ (curvature[:, None] * X))
-
-
-def _hessian_of_short_rows(problem: Problem, design: Design, curvature: Vector) -> Vector:
-    """Do as `_hessian` without a dense copy of X."""
-    hessian, total = design.weighted_gram(curvature), float(curvature.sum())
-    if problem.fit_intercept and total > 0.0:
-        pull = design.rmatvec(curvature)
-        hessian -= np.outer(pull, pull) / total
-    return hessian
 
 
 def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector, gradient: Vector) -> Vector:

@@ -30,6 +30,7 @@ Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all
+_WEIGHTED = 40  # multiplications of a dense product that weighting an entry costs
 _FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
 _ROUGH = 1e-3  # accuracy of a first fit with a loss that has kinks
@@ -192,10 +193,7 @@ class _Block:
         features = np.setdiff1d(chosen, search.outside)
         part = search.problem.restricted(features)
         fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
-        cheap = (
-            part.design.gram_cost() <= n * float(search.room) * len(features) and len(features) ** 2 <= _MOST_ENTRIES
-        )
-        Z = part.design.toarray() if fits and not cheap else None
+        Z = part.design.toarray() if fits and not _on_short_rows(part, search.room) else None
         return cls(search, features, part, Z, np.isin(features, search.inside), is_whole)
 
     def enter(self, fit: _Fit) -> _Fit:
@@ -220,8 +218,7 @@ class _Block:
         """Return the curvature around a model."""
         part = self.part
         c = part.s * _curvature(part, fit)
-        n, width = part.shape
-        if part.design.gram_cost() <= n * float(len(fit.support)) * width and width**2 <= _MOST_ENTRIES:
+        if _on_short_rows(part, len(fit.support)):
             return Hessian.whole(part, c)
         if self.Z is not None:
             return Hessian.weighted(self.Z, np.arange(len(self.features)), c, part)
@@ -251,6 +248,12 @@ class _Block:
 def _at_most(number: int, n_samples: int) -> int:
     """Return a number of features whose dense columns have a bounded number of entries, but for a few features."""
     return min(number, max(_FEWEST, int(0.5 * _MOST_ENTRIES / n_samples)))
+
+
+def _on_short_rows(part: Problem, n_rows: int) -> bool:
+    """Whether all of H is had from short rows in less time than so many rows of it from a dense matrix, weighted first."""
+    n, width = part.shape
+    return part.design.gram_cost() <= float(n) * (n_rows + _WEIGHTED) * width and width**2 <= _MOST_ENTRIES
 
 
 def _is_quadratic(loss: Loss) -> bool:
