@@ -1,4 +1,4 @@
-"""The command ``diht``: fit a sparse model to a file, predict with it, prove how good a model is; redo the paper's figures."""
+"""The command ``diht``: fit a sparse model to a file, predict with it, prove how good a model is, report; redo the paper."""
 
 from __future__ import annotations
 
@@ -139,6 +139,7 @@ examples:
   diht predict diht-report/model.json new.csv > predictions.csv
   diht certify diht-report/model.json patients.csv
   diht certify mine.csv patients.csv         lines of name,coefficient
+  diht report diht-report/model.json         one HTML page
 
 "diht fit --help" and so on explain the options of each command.
 """
@@ -163,6 +164,14 @@ line or ["age", "bmi"], stand for the best model with these features; numbers
 in place of names count columns. A model.json brings its own problem, which the
 options replace; for others the defaults are as many features as the model has,
 and else those of "diht fit".
+
+{_FILES}"""
+
+_REPORT_NOTES = f"""\
+The page needs no network and no script, and can be printed or sent. With DATA,
+best such as was not used to fit, it shows calibration and a confusion table, or
+residuals. How the proof came about and which other models are nearly as good is
+known to the estimator only: estimator.report(FILE) in Python.
 
 {_FILES}"""
 
@@ -193,6 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_fit(_command(commands, "fit", "fit a model and bound how far it is from the best", _FIT_NOTES))
     _add_predict(_command(commands, "predict", "predict with a fitted model, one line a sample", _FILES))
     _add_certify(_command(commands, "certify", "bound how far any model is from the best", _CERTIFY_NOTES))
+    _add_report(_command(commands, "report", "write one HTML page that explains a model", _REPORT_NOTES))
     _add_reproduce(_command(commands, "reproduce", "measure the paper's figures again", _REPRODUCE_NOTES))
     return parser
 
@@ -255,6 +265,15 @@ def _add_certify(parser: _Arguments) -> None:
     _add_exact(solve)
     _add_limits(solve)
     _add_quiet(solve)
+
+
+def _add_report(parser: _Arguments) -> None:
+    parser.add_argument("model", metavar="MODEL", help="model.json of a fit, or of to_json in Python")
+    parser.add_argument("file", nargs="?", metavar="DATA", help="samples with targets to show predictions on")
+    parser.add_argument(
+        "--target", metavar="NAME", help="column of DATA, or its number from 0 (default: that of the fit)"
+    )
+    parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html beside MODEL)")
 
 
 def _add_reproduce(parser: _Arguments) -> None:

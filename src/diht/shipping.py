@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import LabelBinarizer
@@ -76,6 +76,28 @@ class ShippingMixin:
             one name, a loss of your own.
         """
         write_model(self._saved(), os.fspath(path))
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: ArrayLike | None = None) -> None:
+        """Write a report on the model: one HTML page that needs nothing else.
+
+        It says what was fitted, what the certificate proves in plain words, which features the model uses with their
+        coefficients and drop costs, how the bounds closed, and which other models are nearly as good; for the estimators that
+        choose k, their path and validation scores.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, replaced as a whole if it is there.
+        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+            Samples to show predictions on, best such as were not used to fit: calibration and a confusion table, or residuals.
+        y : array-like of shape (n_samples,), optional
+            Their targets; needed with X.
+        """
+        from diht.report.page import Story, write_page  # what only some need is imported there
+
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together, or neither of them")
+        write_page(self._saved(), os.fspath(path), Story.of(self, X, y))
 
     def to_sklearn(self) -> Any:
         """Return a plain scikit-learn estimator with the same predictions, for tools that know nothing else.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 __all__ = ["INKS", "WIDTH", "Chart", "Drawing", "Series", "number", "style"]
@@ -109,6 +109,8 @@ class Chart:
         Vertical lines with a word beside each.
     never : str
         What an infinite value means.
+    x_whole : bool
+        Whether the horizontal axis counts something.
     from_zero : bool
         Whether the vertical axis begins at zero, if it is not logarithmic.
     """
@@ -122,6 +124,7 @@ class Chart:
     percent: bool = False
     rules: Sequence[tuple[float, str]] = ()
     never: str = "never"
+    x_whole: bool = False
     from_zero: bool = True
 
     def svg(self, name: str, attributes: str = "") -> str:
@@ -170,6 +173,11 @@ class _Axis:
         room = 0.05 * (high - low) or 0.5 * abs(high) or 0.5
         return cls(0.0 if from_zero else low - room, high + room, log, start, end)
 
+    def widened(self) -> _Axis:
+        """Return an axis at least a fiftieth as long as its values are large: closer ones would need long labels."""
+        lack = max(0.02 * max(abs(self.low), abs(self.high)) - (self.high - self.low), 0.0) / 2
+        return replace(self, low=self.low - lack, high=self.high + lack)
+
     def ticks(self) -> list[float]:
         """Return round values within the ends: at most seven or so."""
         if not self.log:
@@ -212,9 +220,9 @@ class Drawing:
         if chart.percent:
             self.y = _Axis(-2.0, 102.0, False, self.bottom, self.top)
         else:
-            self.y = _Axis.around(
-                values, chart.y_log, self.bottom, self.top, from_zero=chart.from_zero and not chart.y_log
-            )
+            self.y = _Axis.around(values, chart.y_log, self.bottom, self.top, chart.from_zero and not chart.y_log)
+            if not (chart.y_log or chart.from_zero):
+                self.y = self.y.widened()
 
     def element(self, name: str, attributes: str) -> str:
         """Return the `svg` element."""
@@ -246,6 +254,8 @@ class Drawing:
     def _axes(self) -> str:
         right = WIDTH - RIGHT
         y_ticks, x_ticks = self.y.ticks(), self.x.ticks()
+        if self.chart.x_whole:
+            x_ticks = [tick for tick in x_ticks if tick == round(tick)]
         lines = "".join(f"M{LEFT} {self.y(v):.1f}H{right}" for v in y_ticks)
         lines += "".join(f"M{self.x(v):.1f} {self.bottom}v4" for v in x_ticks) + f"M{LEFT} {self.bottom}H{right}"
         tick = (lambda v: f"{v:g}%") if self.chart.percent else _tick

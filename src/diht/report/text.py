@@ -12,13 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
-from diht.report.model import Equation, Figures, Label, SavedModel
+from diht.report.model import Equation, Figures, Label, SavedModel, Structure
 from diht.result import Status, rounded_down, rounded_up
 
 __all__ = [
     "Context",
     "Finding",
+    "allowed",
     "certificate_in_words",
+    "certificate_sentences",
+    "direction",
     "findings_in_words",
     "fit_report",
     "percent",
@@ -32,7 +35,7 @@ WIDTH = 100
 MAX_ROWS, MAX_CLASSES = 50, 20  # everything is in model.json
 MAX_NAMES = 20  # in a sentence
 
-_WIDE = 0.1  # a relative gap above which the bound alone does not say much
+WIDE = 0.1  # a relative gap above which the bound alone does not say much
 
 
 @dataclass(frozen=True)
@@ -112,8 +115,12 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _at_most(k: int) -> str:
-    return f"at most {_count(k, 'feature')}"
+def allowed(model: SavedModel) -> str:
+    """Say what a model may use, such as "at most 5 features"."""
+    asked = model.structure
+    words = f"at most {_count(model.k, 'feature' if asked.groups is None else 'group')}"
+    words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
+    return words + (" and with the signs asked for" if asked.sign is not None else "")
 
 
 # ----------------------------------------------------------------------------------------------------- coefficients
@@ -156,7 +163,7 @@ def _required(model: SavedModel) -> str:
     if any(len(equation.required) for equation in model.equations):
         each = " for the class" if len(model.equations) > 1 else ""
         sentences.append(
-            f"Features with a * are required: proved to be in every best possible model{each} with {_at_most(model.k)}. "
+            f"Features with a * are required: proved to be in every best possible model{each} with {allowed(model)}. "
             "Without one of them the objective is higher by its drop cost at least, whatever takes its place."
         )
     if len(model.equations) == 1 and (out := model.equations[0].figures.excluded):
@@ -177,7 +184,8 @@ def _heading(model: SavedModel, equation: Equation) -> str:
     return f"Selected features{who}: {len(equation.indices)} of {model.n_features:,}, strongest first"
 
 
-def _direction(model: SavedModel) -> str:
+def direction(model: SavedModel) -> str:
+    """Say what the sign of a coefficient means."""
     if model.classes is None:
         return ""
     if len(model.classes) == 2:
@@ -191,7 +199,7 @@ def _direction(model: SavedModel) -> str:
 def _fewer(model: SavedModel, context: Context) -> str:
     """Explain a model with fewer features than allowed."""
     lacking = [equation for equation in model.equations if len(equation.indices) < model.k]
-    if not lacking:
+    if not lacking or model.structure != Structure():
         return ""
     most, each = min(len(equation.indices) for equation in lacking), len(model.equations) > 1
     who = "Some classes use" if each else "The model uses"
@@ -216,7 +224,7 @@ def _figure_lines(model: SavedModel, figures: Figures) -> str:
         (
             "lower bound",
             rounded_down(figures.lower_bound, 6),
-            f"proved: no model with {_at_most(model.k)} is below this",
+            f"proved: no model with {allowed(model)} is below this",
         ),
         ("gap", rounded_up(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
     ]
@@ -252,7 +260,7 @@ def _worst(model: SavedModel) -> Figures:
 
 def _meaning(model: SavedModel, context: Context) -> str:
     """Say what the gap proves, in the words of somebody who has to report the model."""
-    gap, limit = _worst(model).relative_gap, _at_most(model.k)
+    gap, limit = _worst(model).relative_gap, allowed(model)
     who = "This" if context.fitted else "Your"
     each = " (for the worst of the classes)" if len(model.equations) > 1 else ""
     if gap <= context.tol:
@@ -281,16 +289,25 @@ def _advice(model: SavedModel, context: Context) -> str:
     gap = figures.relative_gap
     if gap <= context.tol:
         return ""
-    sentences = []
-    if gap > _WIDE:
-        sentences.append(
-            "That is a wide gap: the model may well be the best one all the same, but this has not been proved."
-        )
-    sentences.append(f"The solve ended because {_reason(figures.status)}.")
+    sentences = [_open_gap(figures)]
     sentences.append(f"To narrow the gap: {_remedies(model, figures.status, context.exact)}.")
     if context.fitted:
         sentences.append(f"To accept it: --tol {_round_up(gap):g}.")
     return " ".join(sentences)
+
+
+def _open_gap(figures: Figures) -> str:
+    wide = "That is a wide gap: the model may well be the best one all the same, but this has not been proved. "
+    return f"{wide if figures.relative_gap > WIDE else ''}The solve ended because {_reason(figures.status)}."
+
+
+def certificate_sentences(model: SavedModel, tol: float) -> list[str]:
+    """Return what the certificate of a fitted model means, and how its figures are defined."""
+    meaning = _meaning(model, Context(tol, model.n_features))
+    figures = _worst(model)
+    if figures.relative_gap > tol:
+        meaning += f" {_open_gap(figures)}"
+    return [meaning, _definition(model)]
 
 
 def _reason(status: Status) -> str:
@@ -401,6 +418,6 @@ def fit_report(model: SavedModel, effects: Sequence[NDArray[np.float64] | None],
     ] + _more_classes(model)
     note = "Stopped by Ctrl-C: this is the best model found so far." if context.interrupted else ""
     units = "The coefficients are in the units of the data." if model.standardize else ""
-    words = _wrapped(_direction(model), units, _fewer(model, context))
+    words = _wrapped(direction(model), units, _fewer(model, context))
     proved = _wrapped(_required(model))
     return "\n\n".join(filter(None, [note, *tables, words, proved, certificate_in_words(model, context)]))

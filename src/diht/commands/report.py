@@ -1,0 +1,41 @@
+"""``diht report``: a model on one page that needs nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+import numpy as np
+
+from diht.commands.predict import columns_of, read_for
+from diht.report.model import SavedModel, as_labels, read_model
+from diht.report.page import Predictions, Story, write_page
+
+__all__ = ["report"]
+
+
+def report(arguments: argparse.Namespace) -> None:
+    """Write the page of a model, with what it predicts for some data where that is given."""
+    if arguments.target is not None and arguments.file is None:
+        raise ValueError(f"argument --target: {arguments.target!r} needs DATA to be found in")
+    model = read_model(arguments.model)
+    out = arguments.out or os.path.join(os.path.dirname(arguments.model), "report.html")
+    tested = None if arguments.file is None else _tested(model, arguments.file, arguments.target)
+    write_page(model, out, Story(tested=tested))
+    print(f"Written: {out}")
+
+
+def _tested(model: SavedModel, path: str, target: str | None) -> Predictions:
+    table = read_for(model, path, target or model.data.target, needs_target=True)
+    columns = columns_of(model, table, model.support)
+    y = np.asarray(table.y)
+    if model.classes is None and y.dtype.kind not in "biuf":
+        raise ValueError(f"{path}: the target holds texts such as {str(y[0])!r}, the model is for numbers")
+    likely = model.probabilities(table.X, columns) if model.loss.name == "logistic" else None
+    if model.classes is not None:
+        y = np.array(as_labels(y), dtype=object)
+    predicted = np.array(model.predict(table.X, columns), dtype=y.dtype)
+    try:
+        return Predictions(y, predicted, likely, os.path.basename(path)).checked(model.classes)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
