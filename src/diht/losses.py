@@ -448,7 +448,9 @@ class Logistic(Loss):
     def second_derivative(self, u: Array, y: Array) -> Array:
         """Return l''(u, y)."""
         margin = y * u
-        return _expit(margin) * _expit(-margin)
+        xp = _namespace(margin)
+        e = xp.exp(-xp.abs(margin))
+        return e / (1.0 + e) ** 2
 
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return l*(a, y), infinite outside F and 0 at its ends."""
