@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
@@ -58,7 +57,7 @@ _RIDGES, _LIMITED = (1e-8, 1e-10), 0.01
 _MOST_DRAWS = 100  # of a resample that holds every class
 _SPEAK_OF_THE_RIDGE = (
     *("result_", "certificate_", "dual_coef_", "objective_", "lower_bound_", "gap_", "n_iter_"),
-    "path_",
+    *("path_", "saved_"),
 )
 _INTERCEPT = -1  # in place of a feature
 _METHODS = "percentile", "basic"
@@ -281,11 +280,11 @@ class _Row:
 
 def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
     """Return the equations of a fitted estimator."""
-    coef, intercepts = _coefficients(estimator), np.ravel(estimator.intercept_)
+    coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
     names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
     sign = signs_of(estimator.sign, names, d)
     sign = None if sign is None else np.broadcast_to(sign, d)
-    loss, lam = estimator._loss(), float(getattr(estimator, "best_lam_", estimator.get_params().get("lam")))
+    loss, lam = estimator._loss(), estimator._lam
     rows = []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])
@@ -293,12 +292,6 @@ def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
         x, b = coef[j, support].astype(np.float64), float(intercepts[j])
         rows.append(_Row(label, data.X[:, support], support, y.astype(np.float64), x, b, loss, lam, signs))
     return rows
-
-
-def _coefficients(estimator: Estimator) -> Array:
-    """One row an equation, dense."""
-    coef = estimator.coef_
-    return np.atleast_2d(coef.toarray() if issparse(coef) else coef)
 
 
 def _names(estimator: Estimator, n_features: int) -> tuple[str, ...]:
@@ -542,7 +535,7 @@ def _intervals(
     low, high = np.quantile(samples, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
     if method == "basic":
         low, high = 2.0 * coef - high, 2.0 * coef - low
-    names = _names(estimator, _coefficients(estimator).shape[1])
+    names = _names(estimator, estimator._rows().shape[1])
     return Intervals(
         feature=np.array([feature for _, feature in terms], dtype=np.int64),
         equation=np.array([j for j, _ in terms], dtype=np.int64),
