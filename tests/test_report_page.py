@@ -37,6 +37,7 @@ MODELS = {
     "hinge": (lambda: SparseClassifier(k=2, loss="hinge").fit(X, np.sign(U)), X, np.sign(U)),
     "cv": (lambda: SparseRegressorCV(ks=[1, 2, 3, 5], lams=[0.01, 0.1], cv=3).fit(FRAME, U), FRAME, U),
     "classes, bic": (lambda: SparseClassifierCV(ks=[1, 2], lams=0.1, criterion="bic").fit(X, WORDS), X, WORDS),
+    "counts": (lambda: SparseRegressor(k=2, loss="poisson").fit(X, np.round(np.exp(U))), X, np.round(np.exp(U))),
     "nothing": (lambda: SparseRegressor(k=1, lam=0.1).fit(np.ones((9, 2)), U[:9]), np.ones((9, 2)), U[:9]),
 }  # fmt: skip
 
@@ -148,6 +149,15 @@ def test_bad_data(tmp_path, arguments, message):
     with pytest.raises(ValueError, match=message):
         model.report(tmp_path / "report.html", *arguments)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_offsets(tmp_path):
+    shift = np.where(X[:, 0] > 0, 5.0, 0.0)
+    model = SparseRegressor(k=2, lam=1e-3).fit(X, U + shift, offset=shift)
+    for offset, right in ((shift, True), (None, False)):
+        model.report(tmp_path / "report.html", X, U + shift, offset)
+        r2 = float(re.search(r"<b>([-\d.]+)</b><span>R²", (tmp_path / "report.html").read_text(encoding="utf-8"))[1])
+        assert (r2 > 0.9) == right
 
 
 def test_unknown_classes(tmp_path):

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.svm import LinearSVC
 
@@ -34,6 +34,7 @@ MODELS = {
     "squared": lambda: SparseRegressor(k=3, lam=0.01).fit(X, U),
     "huber, names": lambda: SparseRegressor(k=3, lam=0.01, loss=Huber(0.3), standardize=True).fit(FRAME, U),
     "float32": lambda: SparseRegressor(k=3, lam=0.01).fit(X.astype(np.float32), U),
+    "poisson": lambda: SparseRegressor(k=3, lam=0.01, loss="poisson").fit(X, np.round(np.exp(U))),
     "logistic": lambda: SparseClassifier(k=3, lam=0.01).fit(X, U > 0),
     "no intercept": lambda: SparseClassifier(k=2, lam=0.01, loss=Logistic(), fit_intercept=False).fit(X, np.sign(U)),
     "float32 classes": lambda: SparseClassifier(k=3, lam=0.01).fit(X.astype(np.float32), WORDS),
@@ -89,6 +90,12 @@ def test_json_round_trip(model, tmp_path):
     again = tmp_path / "again.json"
     back.to_json(again)
     assert again.read_bytes() == path.read_bytes()
+
+
+def test_a_file_predicts_means_of_counts(tmp_path):
+    model = MODELS["poisson"]()
+    model.to_json(tmp_path / "model.json")
+    np.testing.assert_allclose(read_model(str(tmp_path / "model.json")).predict(X), model.predict(X), rtol=1e-12)
 
 
 def test_json_says_it_all(tmp_path):
@@ -286,8 +293,9 @@ def test_what_could_not_be_read_back_is_not_written(tmp_path, fit, message):
 def test_unfitted_models_are_not_written(tmp_path):
     from sklearn.exceptions import NotFittedError
 
-    with pytest.raises(NotFittedError):
-        SparseRegressor().to_json(tmp_path / "model")
+    for call in (SparseRegressor().to_json, SparseRegressor().report):
+        with pytest.raises(NotFittedError):
+            call(tmp_path / "model")
     for call in (SparseClassifier().to_sklearn, SparseClassifier().sparsify, SparseClassifier().densify):
         with pytest.raises(NotFittedError):
             call()
@@ -355,6 +363,7 @@ def test_plain_models_predict_the_same(model):
 
 def test_kinds_of_plain_models():
     assert type(MODELS["squared"]().to_sklearn()) is Ridge
+    assert type(MODELS["poisson"]().to_sklearn()) is PoissonRegressor
     assert type(MODELS["hinge"]().to_sklearn()) is LinearSVC
     assert type(MODELS["smoothed hinge"]().to_sklearn()) is LinearSVC
     assert type(MODELS["logistic"]().to_sklearn()) is LogisticRegression
@@ -369,12 +378,13 @@ def test_plain_models_share_nothing():
     assert model.intercept_.any()
 
 
-@pytest.mark.parametrize("name", ["squared", "logistic"])
+@pytest.mark.parametrize("name", ["squared", "logistic", "poisson"])
 def test_the_strength_is_that_of_the_same_problem(name):
     """Fitted again on the chosen features alone, the plain estimator finds the same coefficients."""
     model = MODELS[name]()
     plain = model.to_sklearn().set_params(tol=1e-12)
-    again = plain.fit(X[:, model.support_], U if name == "squared" else U > 0)
+    y = {"squared": U, "logistic": U > 0, "poisson": np.round(np.exp(U))}[name]
+    again = plain.fit(X[:, model.support_], y)
     np.testing.assert_allclose(again.coef_.ravel(), np.ravel(model.coef_)[model.support_], rtol=1e-4)
 
 

@@ -77,7 +77,13 @@ class ShippingMixin:
         """
         write_model(self._saved(), os.fspath(path))
 
-    def report(self, path: str | os.PathLike[str], X: Any = None, y: ArrayLike | None = None) -> None:
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        X: Any = None,
+        y: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> None:
         """Write a report on the model: one HTML page that needs nothing else.
 
         It says what was fitted, what the certificate proves in plain words, which features the model uses with their
@@ -92,12 +98,14 @@ class ShippingMixin:
             Samples to show predictions on, best such as were not used to fit: calibration and a confusion table, or residuals.
         y : array-like of shape (n_samples,), optional
             Their targets; needed with X.
+        offset : array-like of shape (n_samples,), optional
+            Known parts of their predictions, as in `predict` of a regressor.
         """
         from diht.report.page import Story, write_page  # what only some need is imported there
 
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together, or neither of them")
-        write_page(self._saved(), os.fspath(path), Story.of(self, X, y))
+        write_page(self._saved(), os.fspath(path), Story.of(self, X, y, offset))
 
     def to_sklearn(self) -> Any:
         """Return a plain scikit-learn estimator with the same predictions, for tools that know nothing else.

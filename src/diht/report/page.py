@@ -90,9 +90,10 @@ class Predictions:
     source: str
 
     @classmethod
-    def of(cls, estimator: Any, X: Any, y: ArrayLike) -> Predictions:
+    def of(cls, estimator: Any, X: Any, y: ArrayLike, offset: ArrayLike | None = None) -> Predictions:
         """Ask an estimator."""
-        targets, predicted = np.asarray(y), np.asarray(estimator.predict(X))
+        known = {} if offset is None else {"offset": offset}
+        targets, predicted = np.asarray(y), np.asarray(estimator.predict(X, **known))
         if targets.shape != predicted.shape:
             raise ValueError(f"y must hold one target for each of the {len(predicted)} samples of X")
         likely = getattr(estimator, "predict_proba", None)
@@ -139,7 +140,7 @@ class Story:
     tested: Predictions | None = None
 
     @classmethod
-    def of(cls, estimator: Any, X: Any = None, y: ArrayLike | None = None) -> Story:
+    def of(cls, estimator: Any, X: Any = None, y: ArrayLike | None = None, offset: ArrayLike | None = None) -> Story:
         """Take what an estimator has learned, and its predictions where samples are given."""
         return cls(
             tol=float(estimator.tol),
@@ -147,7 +148,7 @@ class Story:
             paths=_as_list(getattr(estimator, "path_", [])),
             scores=getattr(estimator, "cv_results_", None),
             criterion=getattr(estimator, "criterion", "score"),
-            tested=None if X is None or y is None else Predictions.of(estimator, X, y),
+            tested=None if X is None or y is None else Predictions.of(estimator, X, y, offset),
         )
 
 
