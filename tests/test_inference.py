@@ -1,5 +1,6 @@
 import builtins
 import doctest
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
 import diht.inference
 from diht import (
@@ -19,6 +20,7 @@ from diht import (
     SparseRegressorCV,
     bootstrap,
     debiased,
+    load_model,
     stability_selection,
 )
 from diht.losses import LOSSES
@@ -102,6 +104,47 @@ def test_no_step_from_the_model_without_a_ridge_lowers_the_loss(loss):
     for size in (0.1, 1e-3, 1e-5):
         for step in rng.normal(size=(50, 4)):
             assert value(x + size * step) >= value(x) - 1e-9
+
+
+def test_counts_with_exposures():
+    rng = np.random.default_rng(0)
+    X, offset = rng.normal(size=(150, 5)), np.log(rng.uniform(1.0, 9.0, size=150))
+    y = rng.poisson(np.exp(0.5 * X[:, 1] - 0.4 * X[:, 3] + offset)).astype(float)
+    model = SparseRegressor(k=2, lam=0.3, loss="poisson").fit(X, y, offset=offset)
+    free = debiased(model, X, y, offset=offset)
+    other = PoissonRegressor(alpha=0.0, tol=1e-10, max_iter=1000, solver="newton-cholesky")
+    other.fit(X[:, model.support_], y / np.exp(offset), np.exp(offset))
+    assert_allclose(free.coef_[model.support_], other.coef_, rtol=1e-6)
+    assert free.intercept_ == pytest.approx(other.intercept_, rel=1e-6)
+    found = bootstrap(model, X, y, n_resamples=20, offset=offset, reselect=True, debias=True, random_state=0)
+    assert_allclose(found.coef[np.isin(found.feature, model.support_)], other.coef_, rtol=1e-6)
+    assert stability_selection(model, X, y, n_resamples=4, offset=offset, random_state=0).n_selected == 2.0
+    there = (X[:, [1]] > 0).astype(float)  # where it is zero, so is the count
+    model = SparseRegressor(k=1, lam=0.3, loss="poisson").fit(there, y * there[:, 0])
+    with pytest.raises(ValueError, match=r"no finite coefficients .* for the poisson loss"):
+        debiased(model, there, y * there[:, 0])
+    nothing = SparseRegressor(k=1, lam=0.3, loss="poisson", sign=1).fit(-there, y)
+    assert debiased(nothing, -there, y, offset=offset).intercept_ == pytest.approx(
+        np.log(y.sum() / np.exp(offset).sum())
+    )
+    X, y = classification()
+    with pytest.raises(ValueError, match="offset is for regression"):
+        debiased(SparseClassifier(k=1, lam=0.1).fit(X, y), X, y, offset=np.ones(len(y)))
+
+
+def test_the_model_without_a_ridge_is_a_plain_one_elsewhere_and_has_no_certificate_to_write(tmp_path):
+    for make, (X, y) in ((SparseRegressor, regression()), (SparseClassifier, classification())):
+        model = make(k=2, lam=0.1).fit(X, y)
+        free = debiased(model, X, y)
+        assert_array_equal(free.to_sklearn().predict(X), free.predict(X))
+        assert_array_equal(pickle.loads(pickle.dumps(free)).coef_, free.coef_)
+        with pytest.raises(ValueError, match="a model without a certificate"):
+            free.to_json(tmp_path / "model.json")
+        model.to_json(tmp_path / "model.json")
+        read = load_model(tmp_path / "model.json")
+        assert_allclose(debiased(read, X, y).coef_, free.coef_, rtol=1e-6)
+        with pytest.raises(ValueError, match="a model without a certificate"):
+            debiased(read, X, y).to_json(tmp_path / "other.json")
 
 
 def test_several_classes_and_class_weights_have_an_equation_each():

@@ -35,7 +35,7 @@ from diht.estimators import (
 from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate, Squared
 from diht.path import choices_among, constraint_of, default_names
-from diht.problem import Problem, normalised_weights
+from diht.problem import Problem, finite_vector, normalised_weights
 from diht.solvers.refit import refit
 from diht.structure import indices_of, signs_of
 
@@ -71,7 +71,13 @@ class _NoMinimumError(ValueError):
 # Without the ridge
 
 
-def debiased(estimator: Estimator, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Estimator:
+def debiased(
+    estimator: Estimator,
+    X: Any,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+) -> Estimator:
     """Fit the features of a fitted estimator once more, without the ridge that shrinks their coefficients.
 
     Parameters
@@ -84,6 +90,8 @@ def debiased(estimator: Estimator, X: Any, y: ArrayLike, sample_weight: ArrayLik
         The targets, or the classes.
     sample_weight : array-like of shape (n_samples,), optional
         Nonnegative weights; only their ratios matter.
+    offset : array-like of shape (n_samples,), optional
+        Known parts of the predictions, as in `SparseRegressor.fit`.
 
     Returns
     -------
@@ -113,7 +121,7 @@ def debiased(estimator: Estimator, X: Any, y: ArrayLike, sample_weight: ArrayLik
     >>> debiased(model, X, y).coef_[[3, 8]].round(6)
     array([ 1., -2.])
     """
-    data = _Data.of(estimator, X, y, sample_weight)
+    data = _Data.of(estimator, X, y, sample_weight, offset)
     s = data.weights(estimator, np.ones(len(data.y)))
     coef, intercepts, dependent = np.zeros((len(data.targets), data.X.shape[1])), [], []
     for j, row in enumerate(_rows(estimator, data)):
@@ -169,7 +177,11 @@ def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, fl
         models.append(z)
     moved, size = np.linalg.norm(models[1] - models[0]), np.linalg.norm(models[1])
     if moved > _LIMITED * size and not isinstance(problem.loss, QuadraticConjugate):
-        what = "separate the classes" if problem.loss.task == "classification" else "leave them undetermined"
+        what = (
+            "separate the classes"
+            if problem.loss.task == "classification"
+            else "have a direction in which it falls for ever"
+        )
         raise _NoMinimumError(
             f"without a ridge no finite coefficients are the best for the {problem.loss.name} loss: the features {what}"
         )
@@ -189,22 +201,28 @@ class _Data:
     targets: dict[str, Vector]  # by what to call their equation
     codes: NDArray[np.intp] | None  # classes of the samples
     sample_weight: Vector | None
+    offset: Vector | None
 
     @classmethod
-    def of(cls, estimator: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None) -> _Data:
+    def of(
+        cls, estimator: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None
+    ) -> _Data:
         """Validate data for a fitted estimator."""
         check_is_fitted(estimator)
         numeric = {} if is_classifier(estimator) else {"y_numeric": True}
         X, y = validate_data(estimator, X, y, reset=False, **_FORMATS, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         if not is_classifier(estimator):
-            return cls(X, y, {"": y}, None, weights)
+            known = None if offset is None else finite_vector("offset", offset, X.shape[0])
+            return cls(X, y, {"": y}, None, weights, known)
+        if offset is not None:
+            raise ValueError("offset is for regression, got a classifier")
         found, codes = np.unique(y, return_inverse=True)
         if not np.array_equal(found, estimator.classes_):
             raise ValueError(
                 f"y must hold the estimator's classes {estimator.classes_.tolist()}, got {found.tolist()[:10]}"
             )
-        return cls(X, y, _one_vs_rest(found, codes), codes, weights)
+        return cls(X, y, _one_vs_rest(found, codes), codes, weights, None)
 
     def weights(self, estimator: Estimator, counts: Vector) -> Vector:
         """Weights of a resample, which sum to one."""
@@ -216,6 +234,12 @@ class _Data:
     def multiplied(self, counts: Vector) -> Vector:
         """Weights of a resample, without those of the classes."""
         return counts if self.sample_weight is None else counts * self.sample_weight
+
+    def fitted(self, estimator: Estimator, counts: Vector) -> Estimator:
+        """Fit a copy of an estimator to a resample."""
+        offset = {} if self.offset is None else {"offset": self.offset}
+        model: Estimator = clone(estimator).fit(self.X, self.y, self.multiplied(counts), **offset)
+        return model
 
     def drawn(self, seed: int, draw: Callable[[np.random.Generator, Indices], Sequence[Indices]]) -> list[Vector]:
         """Draw samples that have a weight, again where a class is missing: how often each was drawn."""
@@ -245,6 +269,7 @@ class _Row:
     loss: Loss
     lam: float
     sign: Array | None
+    offset: Vector | None
 
     def with_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float]:
         """Fit coefficients, in the units of X, and the intercept."""
@@ -268,13 +293,18 @@ class _Row:
         return w / scale, problem.intercept_of(w, b), unique
 
     def _intercept(self, estimator: Estimator, s: Vector) -> float:
-        return best_intercept(self.loss, np.zeros_like(self.y), self.y, s) if estimator.fit_intercept else 0.0
+        if not estimator.fit_intercept:
+            return 0.0
+        y, factor = (self.y, 1.0) if self.offset is None else self.loss.with_offset(self.y, self.offset)
+        return best_intercept(self.loss, np.zeros_like(y), y, s * factor)
 
     def _problem(self, estimator: Estimator, s: Vector) -> tuple[Problem, Vector]:
         design, m = as_design(self.columns, 1), len(self.support)
         scale = standard_deviations(design, s) if estimator.standardize else None
         constraint = constraint_of(m, m, None, None, None, self.sign)
-        problem = Problem(design, self.y, self.loss, constraint, self.lam, s, estimator.fit_intercept, scale=scale)
+        problem = Problem(
+            design, self.y, self.loss, constraint, self.lam, s, estimator.fit_intercept, scale=scale, offset=self.offset
+        )
         return problem, np.ones(m) if scale is None else scale
 
 
@@ -290,7 +320,8 @@ def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
         support = np.flatnonzero(coef[j])
         signs = None if sign is None else sign[support]
         x, b = coef[j, support].astype(np.float64), float(intercepts[j])
-        rows.append(_Row(label, data.X[:, support], support, y.astype(np.float64), x, b, loss, lam, signs))
+        columns, y = data.X[:, support], y.astype(np.float64)
+        rows.append(_Row(label, columns, support, y, x, b, loss, lam, signs, data.offset))
     return rows
 
 
@@ -396,6 +427,7 @@ def bootstrap(
     sample_weight: ArrayLike | None = None,
     random_state: Any = None,
     n_jobs: int | None = None,
+    offset: ArrayLike | None = None,
 ) -> Intervals:
     """Confidence intervals for the coefficients of a fitted estimator, by drawing samples with replacement.
 
@@ -403,7 +435,7 @@ def bootstrap(
     ----------
     estimator : SparseRegressor, SparseClassifier, or one of those that choose k
         A fitted estimator.
-    X, y, sample_weight
+    X, y, sample_weight, offset
         The data, as in `debiased`. A sample is drawn as one, whatever its weight.
     n_resamples : int, default=1000
         Number of resamples.
@@ -452,7 +484,7 @@ def bootstrap(
     _check_between("confidence_level", confidence_level, 0.0, 1.0)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {list(_METHODS)}, got {method!r}")
-    data = _Data.of(estimator, X, y, sample_weight)
+    data = _Data.of(estimator, X, y, sample_weight, offset)
     fit = _choosing if reselect else _fixed
     equations: Callable[[Vector], list[Equation]] = fit(
         estimator, data, debias, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs
@@ -493,7 +525,7 @@ def _choosing(estimator: Estimator, data: _Data, debias: bool, n_threads: int | 
     unfitted = _unfitted(estimator, data.X.shape[1], n_threads)
 
     def equations(counts: Vector) -> list[Equation]:
-        model = clone(unfitted).fit(data.X, data.y, data.multiplied(counts))
+        model = data.fitted(unfitted, counts)
         rows = _rows(model, data)
         if not debias:
             return [(row.support, row.x, row.intercept) for row in rows]
@@ -639,6 +671,7 @@ def stability_selection(
     sample_weight: ArrayLike | None = None,
     random_state: Any = None,
     n_jobs: int | None = None,
+    offset: ArrayLike | None = None,
 ) -> Stability:
     r"""Count how often each feature is chosen on random halves of the samples.
 
@@ -647,7 +680,7 @@ def stability_selection(
     estimator : SparseRegressor, SparseClassifier, or one of those that choose k
         A fitted estimator, which is fitted anew to every half; one of those with `CV` chooses k and lam anew, too. For a fixed k
         take ``SparseRegressor(k=model.best_k_, lam=model.best_lam_)``.
-    X, y, sample_weight
+    X, y, sample_weight, offset
         The data, as in `debiased`.
     n_resamples : int, default=100
         Number of halves.
@@ -696,7 +729,7 @@ def stability_selection(
     _check_between("threshold", threshold, 0.5, 1.0, closed=True)
     if complementary and n_resamples % 2:
         raise ValueError(f"n_resamples must be even for complementary pairs, got {n_resamples}")
-    data = _Data.of(estimator, X, y, sample_weight)
+    data = _Data.of(estimator, X, y, sample_weight, offset)
     d, pairs = data.X.shape[1], 1 + bool(complementary)
     unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
     choices_among(d, None, unfitted.keep, estimator.groups)  # there have to be some
@@ -710,8 +743,7 @@ def stability_selection(
 
     def job(i: int) -> Indices:
         counts = data.drawn(int(seeds[i // pairs]), halves)[i % pairs]
-        model = clone(unfitted).fit(data.X, data.y, data.multiplied(counts))
-        return constraint.closure(np.union1d(model.support_, inside))
+        return constraint.closure(np.union1d(data.fitted(unfitted, counts).support_, inside))
 
     chosen = _each(job, n_resamples, n_jobs)
     return Stability(

@@ -119,6 +119,7 @@ class ShippingMixin:
         """
         check_is_fitted(self)
         loss, strength = as_loss(self.loss), self._lam * self._n_samples
+        C = 1 / strength if strength else np.inf
         coef, intercept = self._rows().copy(), np.atleast_1d(self.intercept_).copy()
         common = {"fit_intercept": self.fit_intercept}
         if loss.task == "regression":
@@ -130,9 +131,9 @@ class ShippingMixin:
             return self._as_fitted(ridge, coef_=coef[0], intercept_=intercept[0])
         classes = self.classes_
         if loss.name != "logistic":
-            machine = LinearSVC(C=1 / strength, **common)
+            machine = LinearSVC(C=C, **common)
             return self._as_fitted(machine, coef_=coef, intercept_=intercept, classes_=classes.copy())
-        plain = LogisticRegression(C=1 / strength, **common)
+        plain = LogisticRegression(C=C, **common)
         if len(classes) == 2:
             return self._as_fitted(plain, coef_=coef, intercept_=intercept, classes_=classes.copy())
         parts = [
@@ -193,6 +194,10 @@ class ShippingMixin:
     def _saved(self) -> SavedModel:
         """Return the model as its file holds it; one that was read, and not fitted since, as it was."""
         check_is_fitted(self)
+        if not hasattr(self, "result_") and not hasattr(self, "saved_"):
+            raise ValueError(
+                "a model without a certificate, such as `debiased` returns, can be pickled but not written so"
+            )
         return SavedModel.of(self) if hasattr(self, "result_") else self.saved_
 
     @property
@@ -201,7 +206,9 @@ class ShippingMixin:
 
     @property
     def _n_samples(self) -> int:
-        return int(self.dual_coef_.shape[-1]) if hasattr(self, "dual_coef_") else self.saved_.data.n_samples
+        if hasattr(self, "dual_coef_"):
+            return int(self.dual_coef_.shape[-1])
+        return self.saved_.data.n_samples if hasattr(self, "saved_") else 0  # without a ridge they do not matter
 
 
 def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifier:
