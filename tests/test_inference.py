@@ -85,6 +85,9 @@ def test_without_a_ridge_the_logistic_loss_gives_maximum_likelihood(convert):
     other = LogisticRegression(C=np.inf, tol=1e-10, max_iter=1000, solver="newton-cholesky")
     other.fit(X[:, model.support_], y, weights)
     assert_allclose(free.coef_[:, model.support_], other.coef_, rtol=1e-6)
+    single = debiased(model, convert(X.astype(np.float32)), y, weights).coef_
+    assert single.dtype == np.float32
+    assert_allclose(single, free.coef_, rtol=1e-4)
     assert_allclose(free.intercept_, other.intercept_, rtol=1e-6)
     assert_allclose(free.predict_proba(convert(X)), other.predict_proba(X[:, model.support_]), atol=1e-6)
 
@@ -430,6 +433,8 @@ def test_other_classes_and_no_fit():
     for function in (debiased, bootstrap, stability_selection):
         with pytest.raises(NotFittedError):
             function(SparseClassifier(), X, y)
+    with pytest.raises(TypeError, match=r"estimator must be one of this package, got LogisticRegression\(\)"):
+        debiased(LogisticRegression(), X, y)
     X, y = regression()
     everything = SparseRegressor(k=1, keep=range(9), lam=0.1)
     with warnings.catch_warnings():

@@ -208,6 +208,8 @@ class _Data:
         cls, estimator: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None
     ) -> _Data:
         """Validate data for a fitted estimator."""
+        if not isinstance(estimator, SparseRegressor | SparseClassifier):
+            raise TypeError(f"estimator must be one of this package, got {estimator!r}")
         check_is_fitted(estimator)
         numeric = {} if is_classifier(estimator) else {"y_numeric": True}
         X, y = validate_data(estimator, X, y, reset=False, **_FORMATS, **numeric)

@@ -658,7 +658,9 @@ class Path(Sequence[PathPoint]):
             raise ValueError(f"name must be one of {list(CRITERIA)}, got {name!r}")
         squared = isinstance(self.loss, Squared)
         if not squared and self.loss.name not in _LIKELIHOODS:
-            raise ValueError(f"{name} needs a loss that is a likelihood (squared, logistic, poisson), got {self.loss.name}")
+            raise ValueError(
+                f"{name} needs a loss that is a likelihood (squared, logistic, poisson), got {self.loss.name}"
+            )
         n, n_features = self.n_samples, len(self.feature_names)
         inside, d = self.constraint.free(n_features)[1], self.constraint.choices(n_features)
         weight = 2.0 if name == "aic" else np.log(n)
