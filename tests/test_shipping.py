@@ -146,6 +146,21 @@ def test_groups_are_kept_and_counted(tmp_path):
         diht.load_model(file)
 
 
+def test_certify_poses_the_problem_of_the_file(tmp_path, capsys):
+    """Kept features, groups and signs come back from the file, also for columns in another order."""
+    from diht.cli import main
+
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(12)])
+    asked = {"groups": np.arange(12) // 3, "keep": ["c11"], "sign": {"c7": -1}}
+    model = SparseRegressor(k=2, lam=0.1, **asked).fit(frame, U)
+    model.to_json(tmp_path / "model.json")
+    frame[frame.columns[RNG.permutation(12)]].assign(y=U).to_csv(tmp_path / "data.csv", index=False)
+    assert main(["certify", str(tmp_path / "model.json"), str(tmp_path / "data.csv"), "--target", "y", "--exact"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "best possible with at most 2 groups besides the 3 features to keep and with the signs asked for" in said
+    assert f"objective {model.objective_:.6g}" in said
+
+
 def changed_structure(**changes):
     model = MODELS["groups"]()._saved()
     content = json.loads(to_json(model))

@@ -469,11 +469,12 @@ def _chosen(model: SavedModel) -> list[tuple[float, str]]:
 
 def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
     points = path.at(model.lam)
-    W = np.stack([point.result.w if model.standardize else point.coef for point in points])
-    largest = [j for j in np.argsort(-np.abs(W).max(axis=0), kind="stable")[:_NAMED] if np.any(W[:, j])]
+    used = np.unique(np.concatenate([point.support for point in points]))
+    W = np.stack([(point.result.w if model.standardize else point.coef)[used] for point in points])
+    largest = np.argsort(-np.abs(W).max(axis=0), kind="stable")[:_NAMED]
     ks = _floats(point.k for point in points)
     series = [
-        Series(printable(model.name(j), 22), ks, _floats(W[:, j]), ink=ink)
+        Series(printable(model.name(used[j]), 22), ks, _floats(W[:, j]), ink=ink)
         for ink, j in zip(INKS, largest, strict=False)
     ]
     what = "coefficients per standard deviation" if model.standardize else "coefficients"
