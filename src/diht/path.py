@@ -215,8 +215,7 @@ class _Nearby(Auto):
         w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
         ranked = constraint.opposite.magnitudes(g)
         ranked[constraint.free(d)[1]] = np.inf
-        ranked[state.pool.best.support] = np.inf  # type: ignore[union-attr]
-        features = constraint.closure(top_k(ranked, size))
+        features = constraint.closure(np.union1d(top_k(ranked, size), state.pool.best.support))  # type: ignore[union-attr]
         engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
         return _State(g, bound, features, engine, state.stop)
 
