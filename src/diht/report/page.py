@@ -525,7 +525,9 @@ def _classification(model: SavedModel, tested: Predictions) -> str:
     tiles["would be by always saying the most frequent class"] = f"{100 * most / len(y):.4g}%"
     charts = [] if tested.probabilities is None else [_calibration(model, tested.probabilities, y)]
     note = "Where the model says 30%, the class should be the right one 30% of the time: near the dashed line is good."
-    note += " The band is two standard errors on either side." * (len(model.classes) == 2)
+    note += " The band shows where the true frequency is in 95 of 100 cases (Wilson's interval)." * (
+        len(model.classes) == 2
+    )
     card = f'<div class="card">{_tile_row(tiles)}{_confusion(model, y, u)}</div>'
     return card + _charts(charts, "calibration", note)
 
@@ -566,17 +568,15 @@ def _calibration(model: SavedModel, probabilities: Vector, y: NDArray[np.int64])
 
 
 def _bins(name: str, p: Vector, right: NDArray[np.bool_], ink: str, banded: bool) -> Series:
+    """Frequencies of bins that hold samples, with Wilson's intervals: those of few samples are wide, even at 0 and 100%."""
     places = np.minimum((_BINS * p).astype(np.int64), _BINS - 1)
-    x, y, error = [], [], []
-    for place in np.unique(places):
-        own = places == place
-        frequency = float(right[own].mean())
-        x.append(100 * float(p[own].mean()))
-        y.append(100 * frequency)
-        error.append(200 * math.sqrt(max(frequency * (1 - frequency), 1e-12) / int(own.sum())))
-    low = [max(v - e, 0.0) for v, e in zip(y, error, strict=True)]
-    high = [min(v + e, 100.0) for v, e in zip(y, error, strict=True)]
-    return Series(name, x, y, low if banded else None, high if banded else None, ink=ink)
+    own = [places == place for place in np.unique(places)]
+    n = np.array([bin_.sum() for bin_ in own])
+    x, f = (np.array([values[bin_].mean() for bin_ in own]) for values in (p, right))
+    middle = (f + 2 / n) / (1 + 4 / n)
+    half = 2 * np.sqrt(f * (1 - f) / n + 1 / n**2) / (1 + 4 / n)
+    curve = Series(name, _floats(100 * x), _floats(100 * f), ink=ink)
+    return replace(curve, low=_floats(100 * (middle - half)), high=_floats(100 * (middle + half))) if banded else curve
 
 
 # ------------------------------------------------------------------------------------------------------- near-ties
