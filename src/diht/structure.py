@@ -216,7 +216,7 @@ def constrained(
 def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:
     """The number of features, or of groups, besides those to keep."""
     unit = _units(groups, n_features)
-    return len(np.setdiff1d(unit, unit[features_given("keep", keep, n_features)]))
+    return int(unit.max(initial=-1)) + 1 - len(np.unique(unit[features_given("keep", keep, n_features)]))
 
 
 def indices_of(name: str, features: Any, names: Any) -> Any:

@@ -26,7 +26,7 @@ Vector = NDArray[np.float64]
 
 _LOOK_EVERY = 10  # iterations; a look costs more than an iteration on problems as small as these
 _AUTO_STEPS = (
-    1  # the relaxation, refits, one search for swaps: more found nothing better here, and takes ten times as long
+    2  # a guess, the relaxation, refits, one search for swaps: more found nothing better here, and takes ten times as long
 )
 
 
