@@ -51,7 +51,7 @@ _SEARCH_PASSES, _SEARCH_SHARE = (
     1.0,
 )  # a search reads X no more often than this, plus this share of all reads before it
 _OPEN = 0.1  # relative gap of a first look that is so wide that a model is grown feature by feature
-_GROWN = 50  # features of such a model where X is not small
+_GROWN = 50  # features of such a model: more take long, and the greedy choice of many is seldom a good one
 _INSTANT = 1e8  # operations of a ridge regression that nobody notices
 _EARLY_PASSES = 20.0  # one that does not wait for the relaxation
 _FEW = 1000  # features of a model up to which its fits are fine ones
@@ -386,7 +386,7 @@ def _is_small(problem: Problem) -> bool:
 
 def _is_growable(problem: Problem) -> bool:
     """Whether adding features one by one, then swapping, is worth its time, where the relaxation is too loose to tell much."""
-    return isinstance(problem.loss, Squared) and (_is_small(problem) or problem.constraint.size <= _GROWN)
+    return isinstance(problem.loss, Squared) and problem.constraint.size <= _GROWN
 
 
 def _alike(one: Indices, other: Indices) -> bool:
