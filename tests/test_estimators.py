@@ -68,6 +68,7 @@ BOTH = pytest.mark.parametrize("make", [SparseRegressor, SparseClassifier])
         SparseRegressor(solver="sdiht", k=30, lam=1.0, tol=0.0, max_iter=300),
         SparseClassifier(max_iter=20),
         SparseClassifier(max_iter=20, standardize=True),
+        SparseClassifier(max_iter=5, loss="multinomial", lam=0.1),
         SparseClassifier(max_iter=20, loss="smoothed_hinge", lam=1.0),
         SparseClassifier(solver="diht", loss="hinge", lam=1.0, max_iter=50),
         SparseClassifier(solver="sdiht", k=30, lam=2.0, tol=0.0, max_iter=400),

@@ -29,6 +29,7 @@ from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss, Poisson
+from diht.multinomial import MultinomialProblem, solve_multinomial
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.shipping import ShippingMixin
@@ -81,7 +82,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
             scale = standard_deviations(design, s) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
                 problem = Problem(
-                    design, y, loss, constraint, self.lam, s, self.fit_intercept, scale=scale, offset=offset
+                    design, y, loss, constraint, self._ridge, s, self.fit_intercept, scale=scale, offset=offset
                 )
                 start = None if previous is None else _rescaled(previous[j], self._rows()[j], scale)
                 callback = self._callback(label, tasks, scale, X.dtype)
@@ -94,6 +95,11 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
                 coefs.append(_in_users_units(result.w, scale, X.dtype))
         self._keep(results, np.stack(coefs))
+
+    @property
+    def _ridge(self) -> Any:
+        """The ridge of the problems that are solved."""
+        return self.lam
 
     def _loss(self) -> Loss:
         names = [name for name, loss in LOSSES.items() if loss.task == self._task]
@@ -144,8 +150,8 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
 
         def attributes(iterate: Iterate) -> dict[str, Any]:
             assert iterate.model is not None
-            coef = _in_users_units(iterate.model.w, scale, dtype)
-            return self._model(coef[None], np.array([iterate.model.intercept], dtype=dtype))
+            coef = _in_users_units(np.atleast_2d(iterate.model.w.T), scale, dtype)
+            return self._model(coef, np.atleast_1d(iterate.model.intercept).astype(dtype))
 
         def tell(iterate: Iterate) -> bool:
             if self.verbose:
@@ -161,10 +167,11 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
     def _keep(self, results: list[Result], coef: Array) -> None:
         """Copy the figures; single ones where there is a single target."""
         several = len(results) > 1
-        self.__dict__ |= self._model(coef, np.array([result.intercept for result in results], dtype=coef.dtype))
+        intercepts = np.concatenate([np.atleast_1d(result.intercept) for result in results])
+        self.__dict__ |= self._model(coef, intercepts.astype(coef.dtype))
         self.result_ = results if several else results[0]
         self.certificate_ = [result.certificate for result in results] if several else results[0].certificate
-        self.dual_coef_ = np.stack([result.alpha for result in results]) if several else results[0].alpha
+        self.dual_coef_ = np.stack([result.alpha for result in results]) if several else results[0].alpha.T
         for name in ("objective", "lower_bound", "gap"):
             figures = [float(getattr(result, name)) for result in results]
             setattr(self, f"{name}_", np.array(figures) if several else figures[0])
@@ -451,9 +458,9 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
 
 
 def _has_probability(estimator: Any) -> bool:
-    if isinstance(estimator.loss, Logistic) or estimator.loss == "logistic":
+    if isinstance(estimator.loss, Logistic) or estimator.loss in ("logistic", "multinomial"):
         return True
-    raise AttributeError(f"probabilities need loss='logistic', got loss={estimator.loss!r}")
+    raise AttributeError(f"probabilities need loss='logistic' or 'multinomial', got loss={estimator.loss!r}")
 
 
 class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[misc]
@@ -463,16 +470,19 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
               \quad \text{subject to} \quad \|w\|_0 \le k
 
     with weights s that sum to one and targets -1 and +1. More than two classes are separated one versus the rest, with k
-    features for each.
+    features for each; or, with ``loss="multinomial"``, all at once with k features in all.
 
     Parameters
     ----------
     k : int, default=10
-        The largest number of features used (for each class of several). More than there are: all of them, with a warning.
+        The largest number of features used (for each class of several, but for the multinomial loss). More than there are: all of
+        them, with a warning.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
-    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge"} or Loss, default="logistic"
-        A name, or an object of `diht.losses` or of your own. Probabilities come with the logistic loss only.
+    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge", "multinomial"} or Loss, default="logistic"
+        A name, or an object of `diht.losses` or of your own. Probabilities come with the logistic and the multinomial loss only.
+        "multinomial" is one model of all classes, whose coefficients for a feature are zero for all classes or for none; of two
+        classes it is the logistic loss with ridge lam / 2, since the classes share a coefficient w as w/2 and -w/2.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
     solver : str or Solver, default="auto"
@@ -554,8 +564,11 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
     say, or orthogonal to all that is left to explain.
 
-    Probabilities of more than two classes are those of each class against the rest, divided by their sum. Weights of
-    the classes shift probabilities: they are those of the weighted sample.
+    Probabilities of more than two classes are those of each class against the rest, divided by their sum; with the multinomial
+    loss they are the model's own. Weights of the classes shift probabilities: they are those of the weighted sample.
+
+    With the multinomial loss and more than two classes there is one certificate for all classes, and `objective_`, `lower_bound_`
+    and `gap_` are single numbers. The solver is then always the same one, and `keep`, `groups`, `sign` and `exact` are not for it.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
     a nonzero coefficient.
@@ -645,12 +658,68 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         same_classes = np.array_equal(getattr(self, "classes_", ()), classes)
         previous = self._previous(X.shape[1]) if same_classes else None
         self.classes_ = classes
+        if self._is_multinomial:
+            tasks = FitTasks.of(self, data, y, sample_weight, 1)
+            self._solve_multinomial(X, codes, s, previous, tasks)
+            if tasks is not None:
+                tasks.end()
+            return self
         targets = _one_vs_rest(classes, codes)
         tasks = FitTasks.of(self, data, y, sample_weight, len(targets))
         self._solve(X, targets, s, previous, tasks)
         if tasks is not None:
             tasks.end()
         return self
+
+    @property
+    def _is_multinomial(self) -> bool:
+        """Whether there is one model of more than two classes."""
+        return isinstance(self.loss, str) and self.loss == "multinomial" and len(self.classes_) > 2
+
+    def _loss(self) -> Loss:
+        """Return the loss; two classes of a multinomial model differ by a logistic one."""
+        if self._is_multinomial:
+            raise ValueError("loss='multinomial' with more than two classes is not a loss of one target")
+        return Logistic() if isinstance(self.loss, str) and self.loss == "multinomial" else super()._loss()
+
+    @property
+    def _ridge(self) -> Any:
+        """The ridge of the problems that are solved: two classes share a coefficient w as w/2 and -w/2."""
+        shared = isinstance(self.loss, str) and self.loss == "multinomial" and isinstance(self.lam, Real)
+        return 0.5 * self.lam if shared else self.lam
+
+    @property
+    def _lam(self) -> float:
+        halved = isinstance(self.loss, str) and self.loss == "multinomial" and not self._is_multinomial
+        return 0.5 * super()._lam if halved else super()._lam
+
+    def _solve_multinomial(
+        self, X: Any, codes: NDArray[np.intp], s: Vector, previous: list[Result] | None, tasks: FitTasks | None
+    ) -> None:
+        """Solve the one problem of all classes, and keep the figures."""
+        for name in ("keep", "groups", "sign"):
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name} cannot be used with loss='multinomial' and more than two classes")
+        if self.exact or not (isinstance(self.solver, Auto) or self.solver == "auto"):
+            given = "exact=True" if self.exact else f"solver={self.solver!r}"
+            raise ValueError(f"loss='multinomial' with more than two classes needs solver='auto', got {given}")
+        constraint, seed = self._constraint(X.shape[1]), self.random_state
+        with _blas_threads(self.n_jobs):
+            design = as_design(X, self.n_jobs)
+            scale = standard_deviations(design, s) if self.standardize else None
+            problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)
+            result = solve_multinomial(
+                problem,
+                None if previous is None else self.support_,
+                self.tol,
+                self.max_iter,
+                self.time_limit,
+                self._callback("", tasks, scale, X.dtype),
+                random_state=0 if seed is None else int(check_random_state(seed).randint(2**31 - 1)),
+                stop=self._stop,
+            )
+        result = replace(result, certificate=replace(result.certificate, scaled=self.standardize))
+        self._keep([result], _in_users_units(result.w.T, scale, X.dtype))
 
     def decision_function(self, X: Any) -> Array:
         """Compute x.w + b.
@@ -717,6 +786,8 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
             Logarithms of probabilities.
         """
         scores = self._scores(X)
+        if self._is_multinomial:
+            return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
         if scores.shape[1] == 1:
             scores = np.hstack([-scores, scores])
         log_p: Array = log_expit(scores)

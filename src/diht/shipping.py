@@ -30,6 +30,7 @@ _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 _TYPES = """
     estimators.SparseRegressor estimators.SparseClassifier cross_validation.SparseRegressorCV cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
+    multinomial.MultinomialResult multinomial.MultinomialBound
     duality.Bound duality.Screening shift.ShiftedBound path.WiderBound solvers.branch.TreeBound solvers.branch.Leaf
     path.Path path.PathPoint constraint.Cardinality constraint.Node structure.Structured
     report.model.SavedModel report.model.Structure report.model.Equation report.model.Figures report.model.Data
@@ -113,15 +114,19 @@ class ShippingMixin:
         Returns
         -------
         estimator
-            A `LogisticRegression` for the logistic loss (of more than two classes a `OneVsRestClassifier` of them), a
-            `LinearSVC` for other losses of classification, a `PoissonRegressor` for counts, else a `Ridge`; fitted, with a copy
-            of the coefficients.
+            A `LogisticRegression` for the logistic loss (of more than two classes a `OneVsRestClassifier` of them) and for the
+            multinomial one, a `LinearSVC` for other losses of classification, a `PoissonRegressor` for counts, else a `Ridge`;
+            fitted, with a copy of the coefficients.
         """
         check_is_fitted(self)
-        loss, strength = as_loss(self.loss), self._lam * self._n_samples
+        strength = self._lam * self._n_samples
         C = 1 / strength if strength else np.inf
         coef, intercept = self._rows().copy(), np.atleast_1d(self.intercept_).copy()
         common = {"fit_intercept": self.fit_intercept}
+        if isinstance(self.loss, str) and self.loss == "multinomial":
+            softmax = LogisticRegression(C=C, **common)
+            return self._as_fitted(softmax, coef_=coef, intercept_=intercept, classes_=self.classes_.copy())
+        loss = as_loss(self.loss)
         if loss.task == "regression":
             if loss.name == "poisson":
                 poisson = PoissonRegressor(alpha=self._lam, **common)

@@ -1,0 +1,255 @@
+"""Several classes with one support in common, against enumeration, exact arithmetic and the logistic loss."""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from mpmath import mpf
+from scipy.optimize import minimize
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+
+from diht import SparseClassifier
+from diht.multinomial import (
+    MultinomialProblem,
+    _relax,
+    certificate,
+    gradient,
+    lower_bound,
+    probabilities,
+    scores,
+    solve_multinomial,
+)
+from diht.result import Status
+
+Support = tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A small problem and the dense matrix that it stores."""
+
+    problem: MultinomialProblem
+    X: np.ndarray
+
+    def best_on(self, support: Support) -> float:
+        """The best objective on a support, by scipy."""
+        linear, codes, n_classes = self.problem.linear, self.problem.codes, self.problem.n_classes
+        Z = np.hstack([self.X[:, support], np.ones((len(codes), int(linear.fit_intercept)))])
+        ridge = np.append(np.full(len(support), linear.lam), [0.0] * int(linear.fit_intercept))
+        onehot = np.eye(n_classes)[codes]
+
+        def value_and_slope(v: np.ndarray) -> tuple[float, np.ndarray]:
+            V = v.reshape(Z.shape[1], n_classes)
+            U = Z @ V
+            top = U.max(axis=1)
+            e = np.exp(U - top[:, None])
+            value = linear.s @ (top + np.log(e.sum(axis=1)) - U[np.arange(len(U)), codes])
+            slope = Z.T @ (linear.s[:, None] * (e / e.sum(axis=1)[:, None] - onehot)) + ridge[:, None] * V
+            return float(value + 0.5 * ridge @ np.square(V).sum(axis=1)), slope.ravel()
+
+        options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 3000, "maxfun": 6000}
+        start = np.zeros(Z.shape[1] * n_classes)
+        return float(minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options).fun)
+
+    def optima(self) -> dict[Support, float]:
+        d, k = self.problem.linear.shape[1], self.problem.linear.constraint.size
+        return {support: self.best_on(support) for support in combinations(range(d), k)}
+
+
+def random_case(seed: int) -> Case:
+    rng = np.random.default_rng(seed)
+    n, d, n_classes = int(rng.integers(10, 50)), int(rng.integers(2, 9)), int(rng.integers(2, 6))
+    k = int(rng.integers(1, min(4, d) + 1))
+    X = rng.normal(size=(n, d))
+    if rng.random() < 0.3:
+        X = np.round(2.0 * X) / 2.0
+    if rng.random() < 0.3:
+        X += 5.0 * rng.normal(size=d)
+    if rng.random() < 0.4 and d > 2:
+        X[:, 0] = X[:, 1]
+    if rng.random() < 0.2:
+        X[:, -1] = 1.0
+    signal = rng.integers(0, 3) * X @ rng.normal(size=(d, n_classes)) / max(1.0, np.abs(X).max())
+    codes = (signal + rng.gumbel(size=(n, n_classes))).argmax(axis=1)
+    codes[:n_classes] = np.arange(n_classes)
+    weights = rng.random(n) * (rng.random(n) < 0.9) if rng.random() < 0.5 else None
+    if weights is not None:
+        weights[:n_classes] = 1.0
+    convert = sp.csr_array if rng.random() < 0.4 else np.asarray
+    intercept = bool(rng.random() < 0.6)
+    return Case(MultinomialProblem.of(convert(X), codes, k, 10.0 ** rng.uniform(-4.0, 1.0), weights, intercept), X)
+
+
+MISSED: list[int] = []
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_no_claim_is_false(seed: int) -> None:
+    case = random_case(seed)
+    result = solve_multinomial(case.problem, tol=1e-9)
+    optima = case.optima()
+    best, d = min(optima.values()), case.problem.linear.shape[1]
+    assert len(result.support) <= case.problem.linear.constraint.size
+    assert result.lower_bound <= best * (1 + 1e-9)
+    assert result.objective >= best * (1 - 1e-7)
+    for j in range(d):
+        without = [value for support, value in optima.items() if j not in support]
+        within = [value for support, value in optima.items() if j in support]
+        assert result.certificate.screening.without[j] <= min(without, default=np.inf) * (1 + 1e-9)
+        assert result.certificate.screening.within[j] <= min(within, default=np.inf) * (1 + 1e-9)
+        if j in result.certificate.required:
+            assert min(without, default=np.inf) > best * (1 - 1e-9)
+    if result.objective > best * (1 + 1e-6):
+        MISSED.append(seed)
+    assert len(MISSED) <= 1  # of 24
+    assert result.certificate.bound.check(case.problem) == pytest.approx(result.lower_bound, rel=1e-12, abs=1e-300)
+    total = result.certificate.fenchel + result.certificate.ridge
+    assert total == pytest.approx(result.gap, rel=1e-5, abs=1e-11)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_dual_point_proves_what_is_true(seed: int) -> None:
+    """Those of random models, balanced or not, and of random rows of probabilities."""
+    case = random_case(100 + seed)
+    problem, rng = case.problem, np.random.default_rng(seed)
+    best, (n, d) = min(case.optima().values()), problem.linear.shape
+    for size in (0.0, 1e-3, 0.1, 1.0, 30.0):
+        W, b = size * rng.normal(size=(d, problem.n_classes)), size * rng.normal(size=problem.n_classes)
+        A = probabilities(scores(problem.linear.design, W) + b) - problem.onehot
+        for candidate in (
+            A,
+            A + 1e-9 * rng.normal(size=A.shape),
+            rng.dirichlet(np.ones(problem.n_classes), n) - problem.onehot,
+        ):
+            assert 0.0 <= lower_bound(problem, candidate).value <= best * (1 + 1e-9)
+    for bad in (np.full((n, problem.n_classes), np.nan), np.full((n, problem.n_classes), 2.0)):
+        assert lower_bound(problem, bad).value == 0.0
+
+
+def test_a_bound_is_below_the_dual_function_in_exact_arithmetic() -> None:
+    rng = np.random.default_rng(0)
+    X, codes = rng.normal(size=(20, 5)), np.arange(20) % 3
+    problem = MultinomialProblem.of(X, codes, 2, 0.1, fit_intercept=False)
+    A = probabilities(0.3 * rng.normal(size=(20, 3))) - problem.onehot
+    bound = lower_bound(problem, A)
+    with mpmath.workdps(50):
+        s = mpf(1) / 20
+        P = [[mpf(A[i, c]) + int(codes[i] == c) for c in range(3)] for i in range(20)]
+        P = [[p / sum(row) for p in row] for row in P]
+        G = [
+            [s * sum(mpf(X[i, j]) * (P[i][c] - int(codes[i] == c)) for i in range(20)) for c in range(3)]
+            for j in range(5)
+        ]
+        squares = sorted(sum(g * g for g in row) for row in G)
+        entropy = -s * sum(p * mpmath.log(p) for row in P for p in row)
+        exact = entropy - sum(squares[-2:]) / (2 * mpf(problem.linear.lam))
+        assert 0 < bound.value < exact
+        assert exact - bound.value < mpf(1e-12)
+
+
+def test_the_relaxation_closes_its_own_gap() -> None:
+    X, y = load_iris(return_X_y=True)
+    rng = np.random.default_rng(0)
+    problem = MultinomialProblem.of(np.hstack([X, rng.normal(size=(150, 400))]), y, 3, 0.01)
+    b = np.zeros(3)
+    *_, (relaxed, G) = _relax(problem, np.zeros((404, 3)), b, 1e-6, lambda: False)
+    assert len(relaxed.features) < 404  # a working set
+    bound = lower_bound(problem, relaxed.A, G).value
+    assert relaxed.value * (1 - 1e-5) <= bound <= relaxed.value
+    np.testing.assert_allclose(G, gradient(problem, relaxed.A))
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_two_classes_are_the_logistic_loss_with_half_the_ridge(fit_intercept: bool) -> None:
+    X, y = load_iris(return_X_y=True)
+    X, y = X[50:], y[50:]
+    both = solve_multinomial(MultinomialProblem.of(X, y - 1, 2, 0.02, fit_intercept=fit_intercept))
+    model = SparseClassifier(k=2, lam=0.02, loss="multinomial", fit_intercept=fit_intercept).fit(X, y)
+    logistic = SparseClassifier(k=2, lam=0.01, fit_intercept=fit_intercept).fit(X, y)
+    assert model.objective_ == pytest.approx(both.objective, rel=1e-9)
+    assert model.objective_ == logistic.objective_
+    np.testing.assert_allclose(both.w.T, [-model.coef_[0] / 2, model.coef_[0] / 2], atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), probabilities(X @ both.w + both.intercept), atol=1e-6)
+
+
+def test_with_all_features_the_fit_is_that_of_scikit_learn() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = SparseClassifier(k=4, lam=0.01, loss="multinomial").fit(X, y)
+    plain = LogisticRegression(C=1 / (0.01 * 150), tol=1e-10, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-5)
+    np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
+    assert model.result_.status is Status.OPTIMAL
+
+
+def test_the_estimator_has_one_model_of_all_classes() -> None:
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    model = SparseClassifier(k=2, lam=0.01, loss="multinomial", standardize=True, class_weight="balanced").fit(X, names)
+    assert model.coef_.shape == (3, 4)
+    assert model.intercept_.shape == (3,)
+    assert np.count_nonzero(model.coef_.any(axis=0)) == len(model.support_) == 2
+    assert model.lower_bound_ <= model.objective_
+    assert model.gap_ == model.certificate_.gap
+    assert model.dual_coef_.shape == (3, 150)
+    assert model.score(X, names) > 0.94
+    P = model.predict_proba(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[P.argmax(axis=1)], model.predict(X))
+    sparse = SparseClassifier(k=2, lam=0.01, loss="multinomial", standardize=True).fit(sp.csr_array(X), names)
+    np.testing.assert_allclose(sparse.coef_, model.coef_, atol=1e-5)
+    narrow = SparseClassifier(k=2, lam=0.01, loss="multinomial").fit(X.astype(np.float32), names)
+    assert narrow.coef_.dtype == np.float32
+    again = SparseClassifier(k=2, lam=0.01, loss="multinomial", warm_start=True).fit(X, names)
+    assert again.fit(X, names).objective_ == pytest.approx(narrow.objective_, rel=1e-5)
+
+
+def test_what_is_stored_is_what_is_certified() -> None:
+    case = random_case(7)
+    result = solve_multinomial(case.problem)
+    again = certificate(case.problem, result.w, result.intercept, result.certificate.bound)
+    assert again.objective == result.objective
+    assert again.lower_bound == result.lower_bound
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"keep": [0]}, "keep cannot be used with loss='multinomial'"),
+    ({"groups": [0, 0, 1, 1]}, "groups cannot be used with loss='multinomial'"),
+    ({"sign": 1}, "sign cannot be used with loss='multinomial'"),
+    ({"exact": True}, "needs solver='auto', got exact=True"),
+    ({"solver": "iht"}, "needs solver='auto', got solver='iht'"),
+])  # fmt: skip
+def test_what_several_classes_refuse(settings: dict, message: str) -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        SparseClassifier(k=2, loss="multinomial", **settings).fit(X, y)
+    SparseClassifier(k=2, lam=0.1, loss="multinomial", max_iter=50, **settings).fit(X[:100], y[:100])
+
+
+def test_limits() -> None:
+    X, y = load_iris(return_X_y=True)
+    problem = MultinomialProblem.of(X, y, 2, 1e-4)
+    assert solve_multinomial(problem, max_iter=1).status is Status.MAX_ITER
+    assert solve_multinomial(problem, time_limit=1e-9).status is Status.TIME_LIMIT
+    assert solve_multinomial(problem, stop=lambda: True).status is Status.STOPPED
+    seen = []
+    result = solve_multinomial(problem, callback=lambda iterate: seen.append(iterate) or len(seen) == 2)
+    assert result.status is Status.STOPPED
+    assert [iterate.iteration for iterate in seen] == [1, 2]
+    assert seen[1].model.w.shape == (4, 3)
+    with pytest.raises(ValueError, match="codes must hold every class with positive weight"):
+        MultinomialProblem.of(X, y, 2, 0.1, np.where(y == 1, 0.0, 1.0))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_it_ships_as_a_plain_logistic_regression(n_classes: int) -> None:
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < n_classes], y[y < n_classes]
+    model = SparseClassifier(k=2, lam=0.01, loss="multinomial").fit(X, y)
+    plain = model.to_sklearn()
+    np.testing.assert_allclose(plain.predict_proba(X), model.predict_proba(X), atol=1e-12)
+    free = LogisticRegression(C=plain.C, tol=1e-10, max_iter=10_000).fit(X[:, model.support_], y)
+    np.testing.assert_allclose(free.coef_, model.coef_[:, model.support_], atol=1e-4)
