@@ -496,7 +496,7 @@ def test_only_the_logistic_loss_has_probabilities():
     assert not hasattr(model, "predict_log_proba")
     with pytest.raises(AttributeError) as error:
         model.predict_proba(X)
-    assert "probabilities need loss='logistic', got loss='hinge'" in str(error.value.__cause__)
+    assert "probabilities need loss='logistic' or 'multinomial', got loss='hinge'" in str(error.value.__cause__)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -715,7 +715,7 @@ def test_bad_parameters(make, parameters, message):
 @pytest.mark.parametrize("loss", ["logistic", "nonsense", Logistic(), None, Squared])
 def test_regressor_wants_a_loss_for_regression(loss):
     with pytest.raises(
-        ValueError, match=r"loss must be one of \['squared', 'huber'\], or a Loss object for regression"
+        ValueError, match=r"loss must be one of \['squared', 'huber', 'poisson'\], or a Loss object for regression"
     ):
         SparseRegressor(loss=loss).fit(*regression(d=20))
 

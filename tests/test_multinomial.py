@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 
-from diht import SparseClassifier
+from diht import SparseClassifier, SparseClassifierCV, debiased, load_model
 from diht.multinomial import (
     MultinomialProblem,
     _relax,
@@ -253,3 +253,22 @@ def test_it_ships_as_a_plain_logistic_regression(n_classes: int) -> None:
     np.testing.assert_allclose(plain.predict_proba(X), model.predict_proba(X), atol=1e-12)
     free = LogisticRegression(C=plain.C, tol=1e-10, max_iter=10_000).fit(X[:, model.support_], y)
     np.testing.assert_allclose(free.coef_, model.coef_[:, model.support_], atol=1e-4)
+
+
+def test_what_has_an_equation_for_each_class_refuses_it(tmp_path) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = SparseClassifier(k=2, lam=0.1, loss="multinomial").fit(X, y)
+    for use in (
+        lambda: model.to_json(tmp_path / "model.json"),
+        lambda: debiased(model, X, y),
+        lambda: SparseClassifierCV(ks=[1, 2], loss="multinomial").fit(X, y),
+    ):
+        with pytest.raises(
+            ValueError, match=r"^loss='multinomial' cannot be used here, where each class has an equation"
+        ):
+            use()
+    two = SparseClassifier(k=2, lam=0.1, loss="multinomial").fit(X[50:], y[50:])
+    two.to_json(tmp_path / "model.json")
+    again = load_model(tmp_path / "model.json")
+    assert again.lam == 0.05
+    np.testing.assert_array_equal(again.predict_proba(X), two.predict_proba(X))

@@ -54,6 +54,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
     """What the regressor and the classifier share: one sparse linear model for each of one or more targets."""
 
     _task: ClassVar[str]
+    _more_losses: ClassVar[list[str]] = []  # that are not those of one target
     _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
 
     # Fitting
@@ -102,10 +103,10 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         return self.lam
 
     def _loss(self) -> Loss:
-        names = [name for name, loss in LOSSES.items() if loss.task == self._task]
+        names = [name for name, loss in LOSSES.items() if loss.task == self._task] + self._more_losses
         if isinstance(self.loss, Loss) and self.loss.task == self._task:
             return self.loss
-        if isinstance(self.loss, str) and self.loss in names:
+        if isinstance(self.loss, str) and self.loss in names and self.loss in LOSSES:
             return LOSSES[self.loss]()
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
 
@@ -589,6 +590,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     """
 
     _task = "classification"
+    _more_losses: ClassVar[list[str]] = ["multinomial"]
 
     def __init__(
         self,
@@ -674,12 +676,12 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     @property
     def _is_multinomial(self) -> bool:
         """Whether there is one model of more than two classes."""
-        return isinstance(self.loss, str) and self.loss == "multinomial" and len(self.classes_) > 2
+        return isinstance(self.loss, str) and self.loss == "multinomial" and len(getattr(self, "classes_", ())) != 2
 
     def _loss(self) -> Loss:
         """Return the loss; two classes of a multinomial model differ by a logistic one."""
         if self._is_multinomial:
-            raise ValueError("loss='multinomial' with more than two classes is not a loss of one target")
+            raise ValueError("loss='multinomial' cannot be used here, where each class has an equation of its own")
         return Logistic() if isinstance(self.loss, str) and self.loss == "multinomial" else super()._loss()
 
     @property

@@ -20,7 +20,7 @@ from scipy.special import log_expit, logsumexp
 from diht import __version__
 from diht.constraint import Constraint
 from diht.datasets import atomic_write
-from diht.losses import LOSSES, Loss, as_loss
+from diht.losses import LOSSES, Loss
 from diht.report.document import MAX_WHOLE, Node, parse, parse_text
 from diht.result import Status, relative
 from diht.structure import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
@@ -252,7 +252,7 @@ class SavedModel:
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
-        loss, rows = as_loss(estimator.loss), _nonzero_rows(estimator.coef_)
+        loss, rows = estimator._loss(), _nonzero_rows(estimator.coef_)
         results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None
         if loss.task == "classification":
@@ -267,7 +267,7 @@ class SavedModel:
         return cls(
             loss=loss,
             k=min(int(getattr(estimator, "best_k_", None) or estimator.k), d),
-            lam=float(getattr(estimator, "best_lam_", None) or estimator.lam),
+            lam=estimator._lam,
             fit_intercept=bool(estimator.fit_intercept),
             standardize=bool(estimator.standardize),
             dtype=str(estimator.coef_.dtype),
