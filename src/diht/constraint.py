@@ -190,7 +190,7 @@ class Cardinality(Constraint):
             raise ValueError(f"k must be at most the number of features, got k={self.k} with {n_features} features")
 
     def select(self, v: Vector) -> Indices:
-        """Indices of the k largest |v_j|, ascending."""
+        """Indices of the k largest entries in size, ascending."""
         return top_k(v, self.k)
 
     @property

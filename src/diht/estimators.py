@@ -280,7 +280,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     lower_bound_ : float
         No model with at most k features has a smaller objective.
     gap_ : float
-        objective_ - lower_bound_: the model is at most this far from the best one.
+        `objective_` - `lower_bound_`: the model is at most this far from the best one.
     certificate_ : Certificate
         These figures with their proof, and what is proved of each feature: `required` (indices of those in every optimal
         model), `excluded` (in none), `drop_cost` and `add_cost` (the least that a model without, or with, it costs more).
@@ -290,7 +290,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         Number of steps.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
 
     See Also
@@ -537,7 +537,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     lower_bound_ : float or ndarray of shape (n_classes,)
         No model with at most k features has a smaller objective.
     gap_ : float or ndarray of shape (n_classes,)
-        objective_ - lower_bound_: the model is at most this far from the best one.
+        `objective_` - `lower_bound_`: the model is at most this far from the best one.
     certificate_ : Certificate or list of Certificate
         These figures with their proof, and what is proved of each feature: `required` (indices of those in every optimal
         model), `excluded` (in none), `drop_cost` and `add_cost` (the least that a model without, or with, it costs more). With
@@ -548,7 +548,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         Number of steps, the largest of the classes.
     n_features_in_ : int
         Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
 
     See Also

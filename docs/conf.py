@@ -1,0 +1,100 @@
+"""How the pages are built: `pip install '.[docs]' && sphinx-build -W docs docs/_build`."""
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
+
+from diht import __version__
+
+project = "diht"
+author = "The diht developers"
+copyright = "The diht developers"
+version = release = __version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "myst_parser",
+    "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
+    "sphinx-mathjax-offline",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "examples/*.py", "examples/*.ipynb", "examples/*.json"]
+suppress_warnings = ["config.cache"]  # a scraper is a function
+
+html_theme = "pydata_sphinx_theme"
+html_title = "diht"
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "navbar_align": "left",
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_context = {"default_mode": "auto"}
+html_sidebars = {"examples/index": [], "guide": [], "evidence": []}
+
+myst_heading_anchors = 3
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+autodoc_typehints = "none"  # the docstrings have them
+autodoc_member_order = "bysource"
+autosummary_generate = True
+napoleon_use_rtype = False
+
+mpl.use("agg")
+
+
+def _drawn(block, variables, conf):
+    """Show a figure that a block has made without pyplot and keeps as `figure`."""
+    figure = variables["example_globals"].pop("figure", None)
+    if not isinstance(figure, Figure):
+        return ""
+    path = next(variables["image_path_iterator"])
+    figure.savefig(path, dpi=100)
+    return figure_rst([path], conf["src_dir"])
+
+
+sphinx_gallery_conf = {
+    "image_scrapers": (matplotlib_scraper, _drawn),
+    "write_computation_times": False,
+    "examples_dirs": "../examples",
+    "gallery_dirs": "examples",
+    "filename_pattern": r"\.py$",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "show_memory": False,
+    "min_reported_time": 1e9,
+    "abort_on_example_error": True,
+}
+
+_SCIKIT_LEARNS = (
+    "set_fit_request",
+    "set_predict_request",
+    "set_score_request",
+    "get_metadata_routing",
+    "set_callbacks",
+)
+
+
+def _skip(app, what, name, obj, skip, options):
+    """Leave out what scikit-learn adds to every estimator, and attributes that the class tells of itself."""
+    return skip or name in _SCIKIT_LEARNS or name == "mu"
+
+
+def _formulas(app, what, name, obj, options, lines):
+    """Show the formulas of a loss, the paragraph after its first line, as they are written."""
+    if what == "class" and name.startswith("diht.losses.") and any(" = " in line for line in lines[2:4]):
+        end = lines.index("", 2) if "" in lines[2:] else len(lines)
+        lines[2:end] = [".. code-block:: text", "", *(f"    {line}" for line in lines[2:end])]
+
+
+def setup(app):
+    """Connect the above."""
+    app.connect("autodoc-skip-member", _skip)
+    app.connect("autodoc-process-docstring", _formulas, priority=400)

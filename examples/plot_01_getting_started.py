@@ -1,0 +1,50 @@
+"""
+Getting started
+===============
+
+A model with five of thirty features, and what is proved about it.
+"""
+
+# %%
+# The data: measurements of cell nuclei, with the diagnosis.
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+
+from diht import SparseClassifier
+
+X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+
+# %%
+# `k` is the largest number of features, `lam` the strength of the ridge. Columns with different units are best scaled:
+# `standardize=True` does so without changing the data, and the coefficients are in its units all the same.
+model = SparseClassifier(k=5, lam=0.1, standardize=True).fit(X_train, y_train)
+for name, coefficient in zip(model.get_feature_names_out(), model.coef_[0, model.support_], strict=True):
+    print(f"{name:25} {coefficient: .4g}")
+
+# %%
+# It predicts like every scikit-learn classifier.
+print(f"right on {model.score(X_test, y_test):.1%} of the test set")
+
+# %%
+# And it knows how good it is. No model with five features has an objective below the lower bound, whichever of the 142,506 choices
+# it makes; so this one is at most the gap away from the best.
+print(model.certificate_)
+
+# %%
+# `exact=True` searches on until the gap is closed, which for thirty features takes a moment.
+exact = SparseClassifier(k=5, lam=0.1, standardize=True, exact=True).fit(X_train, y_train)
+print(exact.result_.status, f"relative gap {exact.result_.relative_gap:.1e}")
+
+# %%
+# How the two bounds came together, objective from above and bound from below:
+import matplotlib.pyplot as plt
+
+trace = exact.result_.trace
+seconds = trace.column("seconds")
+fig, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+axes.step(seconds, trace.column("objective"), where="post", label="objective of the best model so far")
+axes.step(seconds, trace.column("lower_bound"), where="post", label="lower bound on all models")
+axes.set(xlabel="seconds", ylabel="objective", ylim=(0.9 * exact.objective_, 1.1 * exact.objective_))
+axes.legend()
+plt.show()

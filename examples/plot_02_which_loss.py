@@ -1,0 +1,65 @@
+"""
+Which loss
+==========
+
+The loss says what counts as an error. For measured targets: squared, or Huber's where a few targets are wild; Poisson's for counts.
+For classes: logistic where probabilities are wanted, the hinges where only the decision matters.
+"""
+
+# %%
+# What an error of a given size costs; a margin of the right sign is no error for the hinges.
+import matplotlib.pyplot as plt
+import numpy as np
+
+from diht.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+
+u, zero, one = np.linspace(-3, 3, 301), np.zeros(301), np.ones(301)
+fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+for loss in (Squared(), Huber()):
+    left.plot(u, loss.value(u, zero), label=str(loss))
+for loss in (Logistic(), SmoothedHinge(), Hinge()):
+    right.plot(u, loss.value(u, one), label=str(loss))
+left.set(xlabel="prediction minus target", ylim=(0, 5))
+right.set(xlabel="margin y u", ylim=(0, 4))
+left.legend()
+right.legend()
+plt.show()
+
+# %%
+# A few wild targets
+# ------------------
+# Three features matter. One target in twenty is far off, as a typing error would be.
+from diht import SparseRegressor
+
+rng = np.random.default_rng(0)
+X = rng.standard_normal((150, 60))
+w = np.zeros(60)
+w[[3, 17, 41]] = 1.0, -1.0, 0.8
+y = X @ w + 0.3 * rng.standard_normal(150)
+wild = rng.random(150) < 0.05
+y[wild] += 30.0 * rng.standard_normal(wild.sum())
+
+for loss in ("squared", Huber(delta=1.0)):
+    model = SparseRegressor(k=3, lam=0.01, loss=loss).fit(X, y)
+    error = np.linalg.norm(model.coef_ - w) / np.linalg.norm(w)
+    print(f"{loss!s:22} features {model.support_.tolist()}, relative error of the coefficients {error:.2f}")
+
+# %%
+# Counts
+# ------
+# For counts the mean is the exponential of a linear model, and predictions are means.
+counts = rng.poisson(np.exp(0.5 + 0.6 * X[:, 5] - 0.4 * X[:, 30]))
+model = SparseRegressor(k=2, lam=0.01, loss="poisson").fit(X, counts)
+print(model.support_.tolist(), model.predict(X[:4]).round(2), counts[:4])
+
+# %%
+# Classes
+# -------
+# All of these losses find the two features; only the logistic one gives probabilities.
+from diht import SparseClassifier
+
+labels = np.where(X[:, 8] + X[:, 50] + 0.5 * rng.standard_normal(150) > 0, "ill", "well")
+for loss in ("logistic", "smoothed_hinge", "hinge", "squared_hinge"):
+    model = SparseClassifier(k=2, lam=0.01, loss=loss).fit(X, labels)
+    print(f"{loss:15} features {model.support_.tolist()}, right on {model.score(X, labels):.0%} of the training set")
+print(SparseClassifier(k=2, lam=0.01).fit(X, labels).predict_proba(X[:2]).round(3))
