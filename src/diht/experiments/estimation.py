@@ -25,9 +25,7 @@ __all__ = ["FULL", "QUICK", "Estimation", "Plan", "cells", "paper_design"]
 Vector = NDArray[np.float64]
 
 _LOOK_EVERY = 10  # iterations; a look costs more than an iteration on problems as small as these
-_AUTO_STEPS = (
-    2  # a guess, the relaxation, refits, one search for swaps: more found nothing better here, and takes ten times as long
-)
+_AUTO_STEPS = 2  # a guess, the relaxation, refits, a search for swaps: more found nothing better, in ten times the time
 
 
 @dataclass(frozen=True)
