@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parent.parent / "benchmarks" / "comparison"))
 from benchmark_utils.judge import Found, Judge
 
 import compare
+import regression
 from instances import autoregressive
 from peers import Answer, Instance, Worker
 
@@ -161,3 +162,14 @@ def test_benchopt_runs_the_comparison(tmp_path, monkeypatch):
     (panel,) = compare.panels(pd.read_parquet(output))
     assert {"auto", "DIHT", "omp"} <= {run.name for run in panel.runs}
     assert panel.auto.value <= panel.best * (1 + 1e-9)
+
+
+def test_what_got_slower_is_told():
+    before = {"a": {"reads": 10.0, "pairs": 5.0}, "b": {"reads": 3.0, "pairs": 1.0}, "gone": {"reads": 1.0, "pairs": 1.0}}
+    now = {"a": {"reads": 10.1, "pairs": 9.0}, "b": {"reads": 4.0, "pairs": 0.5}, "new": {"reads": 9.0, "pairs": 9.0}}
+    assert regression.complaints(now, before) == [
+        "a: 9 pairs, 5 before",
+        "b: 4 reads, 3 before",
+        "gone: not measured",
+    ]
+    assert regression.complaints(before, before) == []
