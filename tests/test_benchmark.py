@@ -165,7 +165,11 @@ def test_benchopt_runs_the_comparison(tmp_path, monkeypatch):
 
 
 def test_what_got_slower_is_told():
-    before = {"a": {"reads": 10.0, "pairs": 5.0}, "b": {"reads": 3.0, "pairs": 1.0}, "gone": {"reads": 1.0, "pairs": 1.0}}
+    before = {
+        "a": {"reads": 10.0, "pairs": 5.0},
+        "b": {"reads": 3.0, "pairs": 1.0},
+        "gone": {"reads": 1.0, "pairs": 1.0},
+    }
     now = {"a": {"reads": 10.1, "pairs": 9.0}, "b": {"reads": 4.0, "pairs": 0.5}, "new": {"reads": 9.0, "pairs": 9.0}}
     assert regression.complaints(now, before) == [
         "a: 9 pairs, 5 before",
