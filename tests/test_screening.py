@@ -197,6 +197,8 @@ def exact_loss(loss: Loss, u: mpf, y: mpf) -> mpf:
         return m**2
     if loss.name == "hinge":
         return m
+    if loss.name == "poisson":
+        return mpmath.exp(u) - y * u - (y - y * mpmath.log(y) if y else 0)
     gamma = mpf(loss.gamma)
     return m - gamma / 2 if m > gamma else m**2 / (2 * gamma)
 
