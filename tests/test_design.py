@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from cases import DESIGNS, LOSSES
-from diht.design import AffineView, Step, as_design, effective_n_threads, spectral_bound
+from diht.design import AffineView, Step, as_design, effective_n_threads, spectral_bound, threads
 from diht.design import base as base_module
 from diht.losses import Huber, SmoothedHinge, Squared
 
@@ -698,3 +698,27 @@ def test_gamma():
     assert base_module.gamma(10) == pytest.approx(10 * 2.0**-53)
     assert math.isfinite(base_module.gamma(1e15))
     assert Huber().mu == 1.0
+
+
+def test_blas_keeps_its_threads_for_others() -> None:
+    """One thread while anybody is inside, whoever leaves first; what the user set is there again in the end."""
+    libraries = [library for library in threads._libraries() if library.user_api == "blas"]
+    before = [library.num_threads for library in libraries]
+    inside, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
+
+    def work(event: threading.Event) -> None:
+        with threads.blas_threads(False):
+            inside.wait()
+            event.wait()
+
+    workers = [threading.Thread(target=work, args=(event,)) for event in leave]
+    for worker in workers:
+        worker.start()
+    inside.wait()
+    for worker, event in zip(workers, leave, strict=True):
+        assert all(library.num_threads == 1 for library in libraries)
+        event.set()
+        worker.join()
+    assert [library.num_threads for library in libraries] == before
+    with threads.blas_threads(True):
+        assert [library.num_threads for library in libraries] == before

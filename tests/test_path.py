@@ -14,8 +14,8 @@ import diht.path
 from diht import Cardinality, Problem, solve, sparse_path
 from diht.duality import Bound, primal
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
-from diht.path import WiderBound, solve_path
 from diht.solvers.refit import refit
+from diht.sweep import WiderBound, solve_path
 from oracle import some_weights
 
 LOSSES = [Squared(), Logistic(), Huber(0.5), SmoothedHinge(0.25)]

@@ -19,10 +19,10 @@ from diht import (
 from diht.constraint import Cardinality, Node
 from diht.duality import dual, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from diht.path import WiderBound, solve_path
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, BranchAndBound, Relaxed
 from diht.solvers.refit import refit
 from diht.structure import Structured, constrained
+from diht.sweep import WiderBound, solve_path
 from oracle import small_data, some_weights
 
 D = 7

@@ -41,11 +41,11 @@ from diht.path import (
     counted,
     default_names,
     path_point,
-    solve_path,
 )
 from diht.problem import Problem, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
+from diht.sweep import solve_path
 
 __all__ = ["SparseClassifierCV", "SparseRegressorCV"]
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, margin, primal, saddle_point, screen, upper_bound
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
@@ -86,7 +87,7 @@ def solve(
     method = as_solver(solver, problem)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
     loop = _Loop(problem, method, limits, callback, stop)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
         return loop.run(as_start(problem, start))
 
 

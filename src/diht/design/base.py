@@ -176,6 +176,11 @@ class Design(ABC):
         """Return the number of multiplications of :meth:`weighted_gram`."""
         return float(self.shape[0]) * self.shape[1] ** 2
 
+    @property
+    def long_products(self) -> bool:
+        """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
+        return False
+
     def hessian(self, c: Vector, centred: bool) -> Vector:
         """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated; for few features on short rows."""
         gram, total = self.weighted_gram(c), float(c.sum())

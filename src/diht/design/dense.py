@@ -21,6 +21,7 @@ from diht.design.base import (
 from diht.design.step import Codes, Vector
 
 SMALL = 30_000  # entries up to which whole products are as fast as anything else
+_LONG = 10_000_000  # entries from which on several threads of BLAS pay
 
 
 class DenseDesign(StoredDesign):
@@ -50,6 +51,11 @@ class DenseDesign(StoredDesign):
     def nbytes(self) -> int:
         """Bytes of the matrix."""
         return int(self._X.nbytes)
+
+    @property
+    def long_products(self) -> bool:
+        """Whether the matrix is large."""
+        return self._X.size > _LONG
 
     def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
         n_rows, d = self.shape

@@ -147,6 +147,11 @@ class AffineView(Design):
             gram[self.zeros] = gram[:, self.zeros] = 0.0
         return gram if self.scale is None else gram / np.outer(self.scale, self.scale)
 
+    @property
+    def long_products(self) -> bool:
+        """Whether those of the base are."""
+        return self.base.long_products
+
     def gram_cost(self) -> float:
         """Return the number of multiplications of :meth:`weighted_gram`."""
         return self.base.gram_cost()

@@ -1,0 +1,512 @@
+r"""Many k, and many lam, for hardly more than the price of one: each point of a path starts from its neighbours.
+
+Of the optima P(k, lam) two things are known beforehand. A model allowed for k is allowed for every larger k, and costs no more
+with a smaller ridge:
+
+.. math:: P(k + 1, \lambda) \le P(k, \lambda) , \qquad P(k, \lambda) \le P(k, \lambda') \quad \text{for } \lambda \le \lambda' .
+
+So models are handed on to larger k and smaller lam, and lower bounds the other way, to smaller k and larger lam: neither objectives
+nor bounds ever rise with k, whatever the solver did. Dual points are handed on as well: the dual function of k features differs
+from that of k + 1 by one square only, so that the neighbour's best dual point is nearly the best one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.constraint import Constraint
+from diht.design import Design
+from diht.design.gram import Gram
+from diht.design.threads import blas_threads
+from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
+from diht.loop import _certificate, as_solver, solve
+from diht.losses import Squared
+from diht.problem import Problem
+from diht.result import Model, Result, Status, Trace
+from diht.selection import top_k
+from diht.shift import ShiftedBound, in_play, problem_gram, smallest_eigenvalue
+from diht.solvers import Auto, Relaxed, Solver, Start
+from diht.solvers.auto import AutoState
+from diht.solvers.engines import NewtonEngine, engine_for, newton_pays
+from diht.solvers.gram import GramRelaxation
+from diht.solvers.refit import refit
+from diht.solvers.relaxed import _State
+from diht.solvers.swaps import swap_search
+from diht.solvers.units import swap_units
+
+__all__ = ["WiderBound", "solve_path"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_ENOUGH = 0.1  # a relaxation is solved to this fraction of the gap that it leaves
+_MOST_LOOKS = 10  # at a relaxation
+_FEATURES, _AT_LEAST = 2, 50  # of a working set, as a multiple of those that a model may have, and in any case
+_MOST_GRAM = 6000  # features up to which a shift is looked for
+_LEFT = 0.9  # fraction of the features up to which another shift is worth its while
+_SHIFT_ACCURACY = 1e-5
+_SMALL = 1e5  # entries of X up to which swaps cost next to nothing
+_SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
+_LONGLIST, _SHORTLIST = 20, 5  # swaps to try, for a small and for a larger X
+_MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it
+_BETTER = 1e-9  # relative fall of the objective that is worth another look
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bounds that neighbours prove
+
+
+@dataclass(frozen=True, eq=False)
+class WiderBound(Bound):
+    """What a bound proves of a problem that allows less, or has a larger ridge: every model costs at least as much there.
+
+    Attributes
+    ----------
+    origin : Bound
+        The bound on the other problem.
+    k : int
+        How many features (or groups) its constraint allows, besides those to keep; no less than here. It is the same otherwise.
+    lam : float
+        Its ridge, no larger than here.
+    """
+
+    origin: Bound
+    k: int
+    lam: float
+
+    @classmethod
+    def of(cls, problem: Problem, bound: Bound) -> WiderBound:
+        """Take a bound on a problem."""
+        if isinstance(bound, WiderBound):
+            return bound
+        return cls(bound.value, bound.alpha, bound.rounding, bound, _allowed(problem), problem.lam)
+
+    def _wider(self, problem: Problem) -> Problem:
+        return problem.replaced(constraint=problem.constraint.allowing(self.k), lam=self.lam)
+
+    def renewed(self, problem: Problem) -> Bound:
+        """Compute the bound on the other problem again, if that is one on this."""
+        most = problem.constraint.choices(problem.shape[1])
+        if not _allowed(problem) <= self.k <= most or problem.lam < self.lam:
+            return super().renewed(problem)
+        wider = self._wider(problem)
+        return WiderBound.of(wider, self.origin.renewed(wider))
+
+    def screening(self, problem: Problem) -> Screening:
+        """All models here are among those there, at no less."""
+        return self.origin.screening(self._wider(problem))
+
+
+def _allowed(problem: Problem) -> int:
+    """The k of a problem: how many features (or groups) a model may have besides those to keep."""
+    return problem.constraint.free(problem.shape[1])[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One point
+
+
+@dataclass
+class _Shared:
+    """What the points of a path hand on beside models and bounds: work on the same data that need not be done twice."""
+
+    gram: Gram | None = None
+    relaxed: _State | None = None  # the state of the last relaxation, whose dense working set serves again
+    settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
+
+
+@dataclass(frozen=True)
+class _Nearby(Auto):
+    """`Auto` for a problem whose neighbour is solved: no starts but the neighbours', and a short search for swaps."""
+
+    shared: _Shared = field(default_factory=_Shared, repr=False)
+    tol: float = 1e-4
+
+    def result(self, problem: Problem, start: Start) -> Result:
+        """Do all the work, and no more than is needed to close the gap; `start` has a model and a dual point."""
+        began, passes = perf_counter(), problem.design.passes
+        state = AutoState(stop=start.stop, passes=passes)
+        n_iter = sum(1 for _ in self._work(problem, start, state))
+        best, dtype = state.pool.best, problem.design.dtype
+        assert best is not None
+        w = best.coefficients(problem.shape[1])
+        intercept = float(dtype.type(problem.intercept_of(w, best.b)))
+        w = (w + 0.0).astype(dtype)
+        certificate = _certificate(problem, w, intercept, state.bound)
+        closed = certificate.relative_gap <= self.tol
+        ended = Status.TIME_LIMIT if state.stop() else Status.STALLED
+        return Result(
+            w=w,
+            intercept=intercept,
+            objective=certificate.objective,
+            alpha=certificate.bound.alpha,
+            certificate=certificate,
+            pool=(),
+            last=Model(w, intercept, certificate.objective),
+            last_alpha=None,
+            status=Status.OPTIMAL if closed else ended,
+            n_iter=n_iter,
+            n_passes=problem.design.passes - passes,
+            seconds=perf_counter() - began,
+            trace=Trace(),
+            solver="Auto()",
+        )
+
+    def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
+        assert start.w is not None
+        assert start.alpha is not None
+        self.shared.settled.clear()
+        state.pool.add(start.w, start.b, primal(problem, start.w, start.b))
+        state.prove(lower_bound(problem, start.alpha))
+        if start.bound is not None:
+            state.prove(start.bound)
+        for piece in (self._shift_on, self._relax_on, self._swap):
+            if state.gap <= self.tol * abs(state.objective) or state.stop():
+                return
+            yield from piece(problem, state)
+
+    def _relax_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
+        """Solve the relaxation as far as that is useful, and keep what its solution rounds to; a shift proves more."""
+        if isinstance(state.bound, ShiftedBound):
+            return
+        relaxed = Relaxed(random_state=self.random_state)
+        inner = self._resumed(problem, state, relaxed)
+        for _ in range(_MOST_LOOKS):
+            relaxed.advance(problem, inner)
+            state.prove(inner.bound)
+            own = inner.engine.value - inner.bound.value
+            yield
+            if inner.settled or own <= _ENOUGH * state.gap or state.stop():
+                break
+        self.shared.relaxed = inner
+        self._try(problem, state, relaxed.relaxed_model(problem, inner), inner.engine.b)
+
+    def _resumed(self, problem: Problem, state: AutoState, relaxed: Relaxed) -> _State:
+        """Go on from the relaxation of the point before: on its working set, as long as that is not much too large."""
+        inner, bound, d = self.shared.relaxed, state.bound, problem.shape[1]
+        assert bound is not None
+        constraint = problem.constraint
+        size = max(_FEATURES * constraint.size, _AT_LEAST)
+        if size >= d or not newton_pays(problem, size):
+            return relaxed.init(problem, Start(alpha=bound.alpha, stop=state.stop))
+        if inner is not None and inner.features is not None and len(inner.features) <= 2 * size:
+            engine = inner.engine
+            if isinstance(engine, NewtonEngine):
+                part = problem.replaced(constraint=constraint.within(inner.features))
+                engine.restart(part, engine.w, engine.alpha)
+                return replace(inner, bound=bound, stop=state.stop, settled=False)
+        g = problem.design.rmatvec(problem.s * bound.alpha)
+        w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
+        ranked = constraint.opposite.magnitudes(g)
+        ranked[constraint.free(d)[1]] = np.inf
+        features = constraint.closure(np.union1d(top_k(ranked, size), state.pool.best.support))  # type: ignore[union-attr]
+        engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
+        return _State(g, bound, features, engine, state.stop)
+
+    def _shift_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
+        """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
+        before = np.inf
+        while isinstance(problem.loss, Squared) and problem.constraint.is_plain:
+            best, bound = state.pool.best, state.bound
+            assert best is not None
+            assert bound is not None
+            w = best.coefficients(problem.shape[1])
+            features, ceiling = in_play(bound.screening(problem), upper_bound(problem, w, best.b))
+            if not 0 < len(features) <= min(_LEFT * before, _MOST_GRAM, problem.shape[0]):
+                return
+            before = len(features)
+            known = self.shared.gram
+            if known is None or not np.all(np.isin(features, known.features)):
+                known = self.shared.gram = problem_gram(problem, features)
+            known = known.among(features)
+            sigma = smallest_eigenvalue(problem, features, known)
+            if sigma == 0.0:
+                return
+            relaxation = GramRelaxation(problem, features, sigma, known)
+            solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
+            origin = bound if len(features) < problem.shape[1] else None
+            state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
+            self._try(problem, state, solved.p, best.b)
+            yield
+
+    def _try(self, problem: Problem, state: AutoState, v: Vector, b: float) -> None:
+        """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
+        support = problem.constraint.select(v)
+        if np.array_equal(support, state.pool.best.support):  # type: ignore[union-attr]
+            self.shared.settled.add(support.tobytes())
+        else:
+            self._fit(problem, state, support, v, b)
+
+    def _swap(self, problem: Problem, state: AutoState) -> Iterator[None]:
+        """Improve the best model by swaps, in few reads of X where that is large."""
+        best, design = state.pool.best, problem.design
+        assert best is not None
+        small = float(problem.shape[0]) * problem.shape[1] <= _SMALL
+        settled = not small and best.support.tobytes() in self.shared.settled
+        undecided = None if settled else self._undecided(problem, state)
+        if undecided is None:
+            return
+        limit = np.inf if small else design.passes + _SEARCH_PASSES
+        plain = partial(swap_search, shortlist=_LONGLIST if small else _SHORTLIST)
+        (plain if problem.constraint.is_plain else swap_units)(
+            undecided,
+            best.support,
+            best.coefficients(problem.shape[1]),
+            best.b,
+            pool=state.pool,
+            stop=lambda: state.stop() or design.passes > limit,
+        )
+        yield
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All points
+
+
+def solve_path(
+    problem: Problem,
+    ks: Sequence[int],
+    lams: Sequence[float],
+    solver: str | Solver = "auto",
+    tol: float = 1e-4,
+    time_limit: float | None = None,
+    random_state: int | None = None,
+    tell: Callable[[int, float, Result], Any] | None = None,
+) -> dict[tuple[int, float], Result]:
+    """Solve a problem for all of some k and lam, whatever its own are.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data, the loss, and all of the constraint but k.
+    ks, lams : sequences of int and of float
+        Ascending, without repetition.
+    solver, tol, random_state
+        As in `solve`. "auto" is itself at the first point, the largest k and lam, and goes on from neighbour to neighbour with
+        shorter searches; any other method runs at every point, starting from the neighbour.
+    time_limit : float, optional
+        Limit on the seconds of all, shared evenly among what is left to do.
+    tell : callable, optional
+        Gets k, lam and the result of each point when it is first solved, the largest k of the largest lam first; True leaves out
+        those that have not had their turn.
+
+    Returns
+    -------
+    dict
+        Results by (k, lam). Neither objectives nor lower bounds rise with k, nor fall with lam.
+    """
+    sweep = _Sweep(problem, list(ks), list(lams), solver, tol, time_limit, random_state, tell or (lambda *_: False))
+    with blas_threads(problem.design.long_products):
+        return sweep.run()
+
+
+@dataclass(eq=False)
+class _Sweep:
+    """The points solved so far, and how to solve the next."""
+
+    problem: Problem
+    ks: list[int]
+    lams: list[float]
+    solver: str | Solver
+    tol: float
+    time_limit: float | None
+    random_state: int | None
+    tell: Callable[[int, float, Result], Any]
+    results: dict[tuple[int, float], Result] = field(default_factory=dict)
+    shared: _Shared = field(default_factory=_Shared)
+    began: float = field(default_factory=perf_counter)
+
+    def run(self) -> dict[tuple[int, float], Result]:
+        """Go down in lam, and for each lam down and up in k."""
+        for lam, larger in zip(self.lams[::-1], [None, *self.lams[:0:-1]], strict=True):
+            stopped = self.go_down(lam, larger)
+            self.go_up(lam)
+            if stopped:
+                break
+        self.hand_on()
+        return {key: self.results[key] for key in sorted(self.results, key=lambda key: key[::-1])}
+
+    def at(self, k: int, lam: float) -> Problem:
+        """The problem of a point."""
+        return self.problem.replaced(constraint=self.problem.constraint.allowing(k), lam=lam)
+
+    def go_down(self, lam: float, larger: float | None) -> bool:
+        """Solve for each k, the largest first, from the models for the next larger k and lam; tell whether to stop."""
+        above = None
+        for k in self.ks[::-1]:
+            problem = self.at(k, lam)
+            starts = []
+            if above is not None:
+                starts.append(_shrunk(problem, self.model(above, lam)))
+            if larger is not None:
+                starts.append(_refitted(problem, self.model(k, larger)))
+            known = (
+                None
+                if above is None
+                else WiderBound.of(self.at(above, lam), self.results[above, lam].certificate.bound)
+            )
+            dual = known if known is not None or larger is None else self.results[k, larger].certificate.bound
+            best = min(starts, key=lambda model: model.objective, default=None)
+            start = None if best is None or dual is None else Start(best.w, best.b, dual.alpha, known)
+            self.results[k, lam] = self.solve(problem, start)
+            above = k
+            if self.tell(k, lam, self.results[k, lam]):
+                return True
+        return False
+
+    def go_up(self, lam: float) -> None:
+        """Try for each k, the smallest first, the model for the next smaller k with more features; and what is new downwards."""
+        ks = [k for k in self.ks if (k, lam) in self.results]
+        improved = set()
+        for k, other in [*zip(ks[1:], ks, strict=False), *zip(ks[-2::-1], ks[:0:-1], strict=True)]:
+            problem, result = self.at(k, lam), self.results[k, lam]
+            if result.status is Status.OPTIMAL or (other > k and other not in improved):
+                continue
+            model = self.model(other, lam)
+            tried = _grown(problem, model) if other < k else _shrunk(problem, model)
+            if tried.objective < result.objective - _BETTER * abs(result.objective):
+                improved.add(k)
+                again = self.solve(problem, Start(tried.w, tried.b, result.alpha, result.certificate.bound))
+                cost = {
+                    name: getattr(result, name) + getattr(again, name) for name in ("n_iter", "n_passes", "seconds")
+                }
+                self.results[k, lam] = replace(again, **cost)
+
+    def hand_on(self) -> None:
+        """Let larger k and smaller lam have the models, smaller k and larger lam the bounds, where they are better."""
+        keys = sorted(self.results, key=lambda key: (key[0], -key[1]))
+        ends = [(key, other) for key in keys for other in keys if self.follows(key, other)]
+        for key, other in ends:
+            if self.results[other].objective > self.results[key].objective:
+                self.put(other, self.results[key], self.results[other].certificate.bound)
+        for other, key in reversed(ends):
+            if self.results[other].lower_bound < self.results[key].lower_bound:
+                bound = WiderBound.of(self.at(*key), self.results[key].certificate.bound)
+                self.put(other, self.results[other], bound)
+
+    def follows(self, key: tuple[int, float], other: tuple[int, float]) -> bool:
+        """Whether a point has the next larger k, or the next smaller lam."""
+        ahead = self.ks.index(other[0]) - self.ks.index(key[0])
+        below = self.lams.index(key[1]) - self.lams.index(other[1])
+        return (ahead, below) in ((1, 0), (0, 1))
+
+    def put(self, key: tuple[int, float], model: Result, bound: Bound) -> None:
+        """Give a point a model and a bound."""
+        problem, result = self.at(*key), self.results[key]
+        certificate = _certificate(problem, model.w, model.intercept, bound)
+        closed = certificate.relative_gap <= self.tol and result.status is not Status.STOPPED
+        self.results[key] = replace(
+            result,
+            w=model.w,
+            intercept=model.intercept,
+            objective=certificate.objective,
+            alpha=certificate.bound.alpha,
+            certificate=certificate,
+            status=Status.OPTIMAL if closed else result.status,
+        )
+
+    def solve(self, problem: Problem, start: Start | None) -> Result:
+        """Solve for a point; from scratch where it has no neighbour."""
+        method, seconds = as_solver(self.solver, problem, self.random_state), self.share()
+        if type(method) is Auto and start is not None:
+            deadline = np.inf if seconds is None else perf_counter() + seconds
+            start = replace(start, stop=lambda: perf_counter() > deadline)
+            return _Nearby(random_state=method.random_state, shared=self.shared, tol=self.tol).result(problem, start)
+        result = solve(problem, method, start, self.tol, time_limit=seconds)
+        # What else a result holds would take many times the memory of its model.
+        return replace(result, pool=(), last=Model(result.w, result.intercept, result.objective), last_alpha=None)
+
+    def share(self) -> float | None:
+        """Seconds for the next point: an even part of those that are left."""
+        if self.time_limit is None:
+            return None
+        left = self.time_limit - (perf_counter() - self.began)
+        return max(left, 1e-3) / max(1, len(self.ks) * len(self.lams) - len(self.results))
+
+    def model(self, k: int, lam: float) -> _Model:
+        """The model of a point, in the coordinates of the solvers."""
+        result = self.results[k, lam]
+        w = result.w.astype(np.float64)
+        return _Model(w, self.problem.centred_intercept(w, result.intercept), result.objective)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    w: Vector
+    b: float
+    objective: float
+
+
+def _refitted(problem: Problem, model: _Model, support: Indices | None = None) -> _Model:
+    """The best model on a support, that of a given model by default."""
+    if support is None:
+        inside = problem.constraint.free(len(model.w))[1]
+        support = problem.constraint.closure(np.union1d(np.flatnonzero(model.w), inside))
+    w, b, u = refit(problem, support, model.w, model.b, rtol=_BETTER)
+    return _Model(w, b, primal(problem, w, b, u))
+
+
+def _shrunk(problem: Problem, model: _Model) -> _Model:
+    """Leave out the features (or groups) that cost least, each alone, until the constraint is met, and fit again."""
+    constraint, support = problem.constraint.unsigned, np.flatnonzero(model.w)
+    if constraint.allows(model.w):
+        return _refitted(problem, model)
+    x, design, roots = model.w[support], problem.design.columns(support), np.zeros_like(model.w)
+    if len(problem.y) * float(len(support)) ** 2 > _MOST_DIRECT:
+        roots[support] = x * design.column_norms()
+        return _refitted(problem, model, constraint.select(roots))
+    # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
+    M = np.asarray(np.linalg.inv(_hessian(problem, design, x, model.b)), dtype=np.float64)
+    problem.design.count_reads_of(design)
+    roots[support] = _roots_of_costs(constraint, support, x, M)
+    chosen = constraint.select(roots)
+    kept = np.isin(support, chosen)
+    w = np.zeros_like(model.w)
+    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ np.linalg.solve(M[np.ix_(~kept, ~kept)], x[~kept])
+    return _refitted(problem, replace(model, w=w), chosen)
+
+
+def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vector) -> Vector:
+    """A vector whose squared norm over each feature, or group, is w_G' M_GG^-1 w_G."""
+    if constraint.unit_size == 1:
+        return np.asarray(x / np.sqrt(np.diag(M)))
+    roots, left = np.empty_like(x), np.arange(len(support))
+    while len(left):
+        together = np.isin(support[left], constraint.closure(support[left[:1]]))
+        G, left = left[together], left[~together]
+        roots[G] = np.linalg.solve(np.linalg.cholesky(M[np.ix_(G, G)]), x[G])
+    return roots
+
+
+def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
+    """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
+    c = problem.s * problem.loss.second_derivative(design.matvec(x) + b, problem.y)
+    Z = design.toarray()
+    if problem.fit_intercept and c.sum() > 0.0:
+        Z = Z - (c / c.sum()) @ Z
+    H = Z.T @ (c[:, None] * Z)
+    H[np.diag_indices(len(H))] += problem.lam
+    return np.asarray(H)
+
+
+def _grown(problem: Problem, model: _Model) -> _Model:
+    """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
+    support, design = np.flatnonzero(model.w), problem.design
+    u = design.matvec(model.w, support=support) + model.b
+    slopes = problem.loss.derivative(u, problem.y)
+    promise = design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
+    with_these = problem.constraint.restricted(support, np.empty(0, dtype=np.int64))
+    return _refitted(problem, model, with_these.opposite.select(promise))
+
+
+def _diagonal(problem: Problem) -> Vector:
+    """About the diagonal of the Hessian, up to a factor: for ranking features."""
+    mean_square = np.square(problem.design.column_norms()) / problem.shape[0]
+    return np.asarray(mean_square + problem.lam)
