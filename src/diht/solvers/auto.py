@@ -212,7 +212,7 @@ class Auto(Solver):
         w = relaxed.relaxed_model(problem, inner)
         for v in (w, -inner.g / problem.lam):
             w, b, _ = self._fit(problem, state, problem.constraint.select(v), v, inner.engine.b)
-            if grown:
+            if grown and _is_small(problem):
                 self._search(problem, state, np.flatnonzero(w), w, b)
             yield
 
