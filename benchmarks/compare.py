@@ -137,6 +137,16 @@ class Panel:
         return (run.value - self.best) / max(abs(self.best), 1e-300)
 
 
+def merged(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """All runs as one: where a later run repeats a solver on an instance, only what the later one says counts."""
+    names = ["dataset_name", "solver_name"]
+    table = runs[0]
+    for later in runs[1:]:
+        again = table.set_index(names).index.isin(later.set_index(names).index)
+        table = pd.concat([table[~again], later])
+    return table
+
+
 def panels(table: pd.DataFrame) -> list[Panel]:
     """The instances in the order in which they were run."""
     found = []
@@ -310,7 +320,7 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, nargs="+", metavar="FILE", help="parquet files of earlier runs")
     arguments = parser.parse_args()
-    table = pd.concat([pd.read_parquet(path) for path in arguments.results or [run(arguments.quick)]])
+    table = merged([pd.read_parquet(path) for path in arguments.results or [run(arguments.quick)]])
     found = panels(table)
     (arguments.out / "figures").mkdir(parents=True, exist_ok=True)
     text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0], table["run_date"].nunique())) + "\n"

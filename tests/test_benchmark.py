@@ -177,3 +177,10 @@ def test_what_got_slower_is_told():
         "gone: not measured",
     ]
     assert regression.complaints(before, before) == []
+
+
+def test_a_later_run_takes_the_place_of_an_earlier_one():
+    first = pd.DataFrame({"dataset_name": ["a", "a", "a"], "solver_name": ["x", "x", "y"], "seconds": [1.0, 2.0, 3.0]})
+    second = pd.DataFrame({"dataset_name": ["a", "b"], "solver_name": ["x", "y"], "seconds": [0.5, 4.0]})
+    table = compare.merged([first, second])
+    assert sorted(table["seconds"]) == [0.5, 3.0, 4.0]
