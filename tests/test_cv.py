@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import log_loss, mean_squared_error
+from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -213,3 +213,35 @@ def test_bad_settings_are_named(bad, message):
     X, y = regression()
     with pytest.raises(ValueError, match=message):
         SparseRegressorCV(**{"ks": [1, 2], "cv": 2} | bad).fit(X, y)
+
+
+def counts_with_exposure():
+    rng = np.random.default_rng(4)
+    X, exposure = rng.standard_normal((120, 8)), rng.uniform(0.2, 5.0, 120)
+    return X, rng.poisson(exposure * np.exp(0.3 + 0.7 * X[:, 1] - 0.5 * X[:, 6])), np.log(exposure)
+
+
+def test_offsets_are_in_the_fits_and_in_the_scores():
+    X, y, offset = counts_with_exposure()
+    folds = list(KFold(3).split(X))
+    model = SparseRegressorCV(ks=[1, 2, 3], lams=[0.01, 0.1], loss="poisson", cv=folds).fit(X, y, offset=offset)
+    for params, score in zip(model.cv_results_["params"], model.cv_results_["mean_test_score"], strict=True):
+        deviances = []
+        for train, test in folds:
+            plain = SparseRegressor(**params, loss="poisson").fit(X[train], y[train], offset=offset[train])
+            deviances.append(mean_poisson_deviance(y[test], plain.predict(X[test], offset=offset[test])))
+        assert score == pytest.approx(-np.mean(deviances), rel=1e-5)
+    plain = SparseRegressor(k=model.best_k_, lam=model.best_lam_, loss="poisson").fit(X, y, offset=offset)
+    assert np.allclose(model.coef_, plain.coef_, rtol=1e-6, atol=1e-9)
+    assert model.support_.tolist() == [1, 6]
+
+
+def test_an_offset_of_the_squared_loss_is_another_target():
+    X, y, offset = counts_with_exposure()
+    with_offset = sparse_path(X, y, ks=[1, 3], lams=0.1, offset=offset)
+    shifted = sparse_path(X, y - offset, ks=[1, 3], lams=0.1)
+    assert [point.objective for point in with_offset] == pytest.approx(
+        [point.objective for point in shifted], rel=1e-12
+    )
+    with pytest.raises(ValueError, match="offset cannot be used with the logistic loss"):
+        sparse_path(X, np.sign(X[:, 0]), ks=[1], loss="logistic", offset=offset)

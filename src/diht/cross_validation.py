@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,7 +31,7 @@ from diht.estimators import (
     _one_vs_rest,
     standard_deviations,
 )
-from diht.losses import Loss
+from diht.losses import Loss, Poisson
 from diht.path import (
     CRITERIA,
     Path,
@@ -42,7 +43,7 @@ from diht.path import (
     default_names,
     path_point,
 )
-from diht.problem import Problem, normalised_weights
+from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
 from diht.sweep import solve_path
@@ -61,7 +62,6 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: `fit`. All else is that of the plain ones."""
 
     _plain: type[Plain]
-    _scoring: str | None  # by default
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
         """Choose k and lam, and fit the model.
@@ -80,12 +80,17 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         estimator
             The estimator itself.
         """
+        self._fit(X, y, sample_weight, None)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
         data = X
         numeric = {} if is_classifier(self) else {"y_numeric": True}
         X, y = validate_data(self, X, y, **_FORMATS, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
+        known = None if offset is None else finite_vector("offset", offset, X.shape[0])
         self._targets(y, weights)  # what is wrong with the targets shows before the first fold
         names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
         ks = self._ks(X.shape[1], names)
@@ -99,16 +104,15 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
                 jobs = [(train, test, i) for i, (train, test) in enumerate(folds)]
                 score = delayed(self._score_fold)
                 scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
-                    score(plain, X, y, weights, job, constraint, ks, lams, 1 if n_jobs > 1 else self.n_jobs)
+                    score(plain, X, y, weights, known, job, constraint, ks, lams, 1 if n_jobs > 1 else self.n_jobs)
                     for job in jobs
                 )
                 self._choose_by_score([(k, lam) for lam in lams for k in ks], np.array(scores))
             if self.refit or not by_score:
                 n = counted(sample_weight, X.shape[0])
-                self._follow_path(plain, X, y, weights, n, constraint, ks, lams)
+                self._follow_path(plain, X, y, weights, known, n, constraint, ks, lams)
         if self.refit:
-            self._refit(data, y, sample_weight)
-        return self
+            self._refit(data, y, sample_weight, known)
 
     def _estimator(self, **params: Any) -> Plain:
         """Return the plain estimator with the parameters that both have."""
@@ -128,6 +132,10 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             warnings.warn(message, UserWarning, stacklevel=3)
         return sorted({min(k, most) for k in ks})
 
+    def _scoring(self) -> str | None:
+        """Return what models are scored by where nothing is said."""
+        return None
+
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
         """Return the targets of each model by what to call it, the weights, and the classes if these are any."""
         raise NotImplementedError
@@ -135,18 +143,21 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     # Scores
 
     def _score_fold(
-        self, plain: Plain, X: Any, y: Array, weights: Vector | None, fold: tuple[Any, Any, int],
+        self, plain: Plain, X: Any, y: Array, weights: Vector | None, offset: Vector | None, fold: tuple[Any, Any, int],
         constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
     ) -> list[float]:  # fmt: skip
         """Follow the path of a fold's training samples, and score each model on the others."""
         train, test, number = fold
         targets, s, classes = self._targets(y[train], None if weights is None else weights[train])
-        paths, scale = _paths(plain, X[train], targets, s, constraint, ks, lams, n_threads)
+        apart = None if offset is None else offset[train]
+        paths, scale = _paths(plain, X[train], targets, s, apart, constraint, ks, lams, n_threads)
         model = clone(plain)
+        if offset is not None:
+            model.predict = partial(model.predict, offset=offset[test])  # no scorer knows of offsets
         model.n_features_in_ = X.shape[1]
         if classes is not None:
             model.classes_ = classes
-        scorer = check_scoring(model, self._scoring if self.scoring is None else self.scoring)
+        scorer = check_scoring(model, self._scoring() if self.scoring is None else self.scoring)
         weighted = {} if weights is None or not _takes_weights(scorer) else {"sample_weight": weights[test]}
         X, y, scores = X[test], y[test], []
         for key in paths[0]:
@@ -181,12 +192,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     # The path of all samples
 
     def _follow_path(
-        self, plain: Plain, X: Any, y: Array, weights: Vector | None, n: float,
+        self, plain: Plain, X: Any, y: Array, weights: Vector | None, offset: Vector | None, n: float,
         constraint: Constraint, ks: list[int], lams: list[float],
     ) -> None:  # fmt: skip
         """Follow the path of all samples; choose by an information criterion if that is what is asked for."""
         targets, s, _ = self._targets(y, weights)
-        paths, scale = _paths(plain, X, targets, s, constraint, ks, lams, self.n_jobs)
+        paths, scale = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
         names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
         loss = plain._loss()
         kept = [
@@ -205,7 +216,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
                 f"rank_{self.criterion}": rankdata(values, method="min").astype(np.int32),
             }
 
-    def _refit(self, X: Any, y: Array, sample_weight: ArrayLike | None) -> None:
+    def _refit(self, X: Any, y: Array, sample_weight: ArrayLike | None, offset: Vector | None) -> None:
         """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
         plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
         paths = self.path_ if isinstance(self.path_, list) else [self.path_]
@@ -215,7 +226,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             plain.classes_ = np.unique(y)
         if getattr(self, "_skl_callbacks", None):
             plain.set_callbacks(*self._skl_callbacks)
-        plain.fit(X, y, sample_weight)
+        plain.fit(X, y, sample_weight, **({} if offset is None else {"offset": offset}))
         self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
         if self.verbose:
             print(f"k={self.best_k_}, lam={self.best_lam_:g}: {plain.certificate_}")
@@ -225,7 +236,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
 
 def _paths(
-    plain: Plain, X: Any, targets: dict[str, Vector], s: Vector,
+    plain: Plain, X: Any, targets: dict[str, Vector], s: Vector, offset: Vector | None,
     constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
 ) -> tuple[list[Results], Vector | None]:  # fmt: skip
     """Follow the path of each target; and by what the columns were divided."""
@@ -233,7 +244,7 @@ def _paths(
     scale = standard_deviations(design, s) if plain.standardize else None
     loss, results = plain._loss(), []
     for y in targets.values():
-        problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale)
+        problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
         results.append(solve_path(problem, ks, lams, plain._solver(problem), plain.tol, plain.time_limit))
     return results, scale
 
@@ -258,7 +269,7 @@ def _takes_weights(scorer: Callable[..., Any]) -> bool:
     return any(parameter.name in ("sample_weight", "kwargs") for parameter in parameters)
 
 
-class SparseRegressorCV(_CrossValidated, SparseRegressor):  # type: ignore[misc]  # its fit takes no offset
+class SparseRegressorCV(_CrossValidated, SparseRegressor):
     r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
 
     In each fold a path over all k and lam is followed on the training samples (see `sparse_path`), and its models are scored on the
@@ -280,7 +291,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):  # type: ignore[misc]
     cv : int, cross-validation generator or iterable, default=None
         The folds, as in scikit-learn; None makes five.
     scoring : str, callable or None, default=None
-        The score, the larger the better; None takes minus the mean squared error.
+        The score, the larger the better; None takes minus the mean squared error, or minus the mean deviance of counts.
     refit : bool, default=True
         Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
     solver : str or Solver, default="auto"
@@ -341,7 +352,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):  # type: ignore[misc]
     10
     """
 
-    _plain, _scoring = SparseRegressor, "neg_mean_squared_error"
+    _plain = SparseRegressor
 
     def __init__(
         self,
@@ -384,6 +395,33 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):  # type: ignore[misc]
         self.keep = keep
         self.groups = groups
         self.sign = sign
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> SparseRegressorCV:
+        """Choose k and lam, and fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64).
+        y : array-like of shape (n_samples,)
+            The targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights, of which only the ratios matter: for the fits, and for those scores that take weights.
+        offset : array-like of shape (n_samples,), optional
+            Known parts of x.w + b, such as the logarithms of exposures for counts; predictions that are scored have theirs.
+
+        Returns
+        -------
+        SparseRegressorCV
+            The estimator itself.
+        """
+        self._fit(X, y, sample_weight, offset)
+        return self
+
+    def _scoring(self) -> str | None:
+        return "neg_mean_poisson_deviance" if isinstance(self._loss(), Poisson) else "neg_mean_squared_error"
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None
@@ -472,7 +510,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     True
     """
 
-    _plain, _scoring = SparseClassifier, None
+    _plain = SparseClassifier
 
     def __init__(
         self,

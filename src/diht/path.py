@@ -256,6 +256,7 @@ def sparse_path(
     keep: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     sign: Any = None,
+    offset: ArrayLike | None = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -269,7 +270,7 @@ def sparse_path(
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, offset
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work at the first point, the largest k and lam, and goes on with less from neighbour to neighbour; any
@@ -321,7 +322,7 @@ def sparse_path(
     with _blas_threads(n_jobs):
         design = as_design(X, n_jobs)
         scale = standard_deviations(design, s) if standardize else None
-        problem = Problem(design, y, loss, constraint, grid[-1], s, fit_intercept, scale=scale)
+        problem = Problem(design, y, loss, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, scale)
