@@ -1,4 +1,5 @@
 import doctest
+import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.base import clone
@@ -933,3 +935,30 @@ def test_offsets_and_counts_that_are_refused() -> None:
     fitted = model.fit(X, y, offset=offset)
     with pytest.raises(ValueError, match=r"^offset must have length 5 to match X"):
         fitted.predict(X[:5], offset=offset)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Side by side
+
+
+def _fitted(seed):
+    X, y = classification(n=300, d=40, seed=seed)
+    model = SparseClassifier(k=4, lam=0.01, n_jobs=2).fit(sp.csr_array(X), y)
+    return model.coef_, model.intercept_, model.lower_bound_
+
+
+@pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("backend", ["threads", "fork", "loky"])
+def test_fits_side_by_side_are_the_same(backend):
+    expected = [_fitted(seed) for seed in range(6)]
+    if backend == "fork":
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            found = pool.map(_fitted, range(6))
+    else:
+        found = Parallel(n_jobs=3, backend={"threads": "threading"}.get(backend, backend))(
+            delayed(_fitted)(seed) for seed in range(6)
+        )
+    for (coef, intercept, bound), (w, b, other) in zip(expected, found, strict=True):
+        assert_allclose(w, coef, rtol=1e-9)
+        assert_allclose(b, intercept, rtol=1e-9)
+        assert other == pytest.approx(bound, rel=1e-9)
