@@ -30,7 +30,7 @@ _L1_CV: dict[str, Any] = {
     "scoring": "accuracy",
     "use_legacy_attributes": False,
 }
-_MANY = {"ks": (10, 20, 50, 100, 200, 500, 1000, 2000), "lams": (2e-3, 2e-4, 2e-5)}
+_MANY = {"ks": (10, 20, 50, 100, 200, 500, 1000), "lams": (2e-4, 2e-5)}
 _FEW = {"ks": (1, 2, 3, 5, 8, 12, 20), "lams": (0.01, 0.1, 1.0)}
 _HALVINGS = 12  # of the interval for C
 
