@@ -206,7 +206,9 @@ class _Nearby(Auto):
         w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
         ranked = constraint.opposite.magnitudes(g)
         ranked[constraint.free(d)[1]] = np.inf
-        features = constraint.closure(np.union1d(top_k(ranked, size), state.pool.best.support))  # type: ignore[union-attr]
+        best = state.pool.best
+        assert best is not None
+        features = constraint.closure(np.union1d(top_k(ranked, size), best.support))
         engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
         return _State(g, bound, features, engine, state.stop)
 
@@ -239,7 +241,8 @@ class _Nearby(Auto):
     def _try(self, problem: Problem, state: AutoState, v: Vector, b: float) -> None:
         """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
         support = problem.constraint.select(v)
-        if np.array_equal(support, state.pool.best.support):  # type: ignore[union-attr]
+        best = state.pool.best
+        if best is not None and np.array_equal(support, best.support):
             self.shared.settled.add(support.tobytes())
         else:
             self._fit(problem, state, support, v, b)
