@@ -449,15 +449,7 @@ def check(seed: int, names: tuple[str, ...] | None = None, cache: Path | None = 
     """All methods on one problem."""
     case = small_case(seed)
     truth = optimum(case.problem) if cache is None else _remembered(case, cache)
-    runs = {name: run for name, run in methods(names).items() if not (name in UNDEFINED and _is_unbounded(case))}
-    return [judge(case, truth, name, run) for name, run in runs.items()] + [_refit_checked(case)]
-
-
-UNDEFINED = "iht", "htp", "svrght"  # their default step needs a bound on the curvature
-
-
-def _is_unbounded(case: Case) -> bool:
-    return case.problem.loss.mu == 0 and case.problem.loss.differentiable
+    return [judge(case, truth, name, run) for name, run in methods(names).items()] + [_refit_checked(case)]
 
 
 def _remembered(case: Case, cache: Path) -> Optimum:

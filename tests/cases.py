@@ -103,9 +103,6 @@ def refusal(loss: Loss, name: str) -> str | None:
     """What a method of the list below says of a loss for which its step is undefined, if it is."""
     if loss.mu == 0 and "theory" in name:
         return f"step='theory' is undefined for the {loss.name} loss"
-    unbounded = loss.mu == 0 and loss.differentiable
-    if unbounded and name in ("IHT", "HTP", "SVRGHT", "SVRGHT own partition"):
-        return f"step='auto' is undefined for the {loss.name} loss, whose curvature has no bound"
     return None
 
 

@@ -44,7 +44,7 @@ class HTP(Solver):
     def advance(self, problem: Problem, state: PrimalState) -> None:
         """Choose a support by one gradient step, and minimise over it."""
         gradient = primal_gradient(problem, state)
-        eta = primal_step(problem, self.step, state.t, state.sigma_sq)
+        eta = primal_step(problem, self.step, state.t, state.sigma_sq, state.u)
         support = problem.constraint.select(state.w - eta * gradient)
         w, state.b, state.u = refit(problem, support, state.w, state.b, rtol=_INNER_ACCURACY)
         state.finished = bool(np.array_equal(np.flatnonzero(w), np.flatnonzero(state.w)) and state.t > 0)

@@ -8,15 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import spectral_bound
-from diht.duality import dual_from_primal
+from diht.duality import dual_from_primal, primal
 from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.solvers.base import Point, Solver, Start
-from diht.solvers.steps import StepSize, check_step, primal_step
+from diht.solvers.steps import StepSize, check_step, is_safe, primal_step
 
 __all__ = ["IHT", "PrimalState", "predictions", "primal_gradient", "start_primal"]
 
 Vector = NDArray[np.float64]
+
+_MOST_HALVINGS = 100
 
 
 @dataclass
@@ -44,7 +46,8 @@ class IHT(Solver):
     Parameters
     ----------
     step : "auto", float or callable
-        eta_t. "auto" is 1/L, L a safe bound on the curvature of P, so that P never rises; without smoothness it decays.
+        eta_t. "auto" is 1/L, L a safe bound on the curvature of P, so that P never rises; where there is no bound (Poisson), L at
+        the model, halved until P does not rise; without smoothness it decays.
     """
 
     step: StepSize = "auto"
@@ -59,9 +62,17 @@ class IHT(Solver):
     def advance(self, problem: Problem, state: PrimalState) -> None:
         """Make one gradient step and one thresholding."""
         gradient = primal_gradient(problem, state)
-        eta = primal_step(problem, self.step, state.t, state.sigma_sq)
-        w, support = problem.constraint.threshold(state.w - eta * gradient)
-        state.b, state.u = predictions(problem, w, support, state.b)
+        eta = primal_step(problem, self.step, state.t, state.sigma_sq, state.u)
+        ceiling = np.inf if is_safe(problem, self.step) else primal(problem, state.w, state.b, state.u)
+        for _ in range(_MOST_HALVINGS):
+            w, support = problem.constraint.threshold(state.w - eta * gradient)
+            b, u = predictions(problem, w, support, state.b)
+            if ceiling == np.inf or primal(problem, w, b, u) <= ceiling:
+                break
+            eta /= 2
+        else:
+            w, b, u = state.w, state.b, state.u
+        state.b, state.u = b, u
         state.finished = bool(np.array_equal(w, state.w)) and not callable(self.step) and problem.loss.differentiable
         state.w = w
         state.t += 1

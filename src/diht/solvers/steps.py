@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diht.design import Step
 from diht.problem import Problem
 
-__all__ = ["StepSize", "check_step", "dual_step", "primal_step"]
+__all__ = ["StepSize", "check_step", "dual_step", "is_safe", "primal_step", "sample_curvature"]
+
+Vector = NDArray[np.float64]
 
 StepSize = str | float | Callable[[int], float]
 
@@ -59,21 +62,31 @@ def dual_step(problem: Problem, step: StepSize, t: int, curvature: float, n_bloc
     return Step(loss, "explicit" if loss.explicit else "implicit", tau)
 
 
-def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float) -> float:
-    """Step t of a primal gradient method on P, where sigma_sq bounds the spectrum of X'SX.
+def is_safe(problem: Problem, step: StepSize) -> bool:
+    """Tell whether a primal step is taken as it is: the user's, or a default of which a bound on the curvature is known."""
+    return step != "auto" or problem.loss.mu > 0 or not problem.loss.differentiable
 
-    ``"auto"`` is 1/L with L = sigma_sq / mu + lam. Without smoothness (mu = 0) it is the subgradient method's
+
+def sample_curvature(problem: Problem, u: Vector) -> float:
+    """Largest curvature of a sample's loss: 1 / mu, and where that has no bound what it is at the predictions u."""
+    loss = problem.loss
+    if loss.mu > 0:
+        return 1.0 / loss.mu
+    return max(float(np.max(loss.second_derivative(u, problem.y))), _SHORTEST)
+
+
+def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float, u: Vector) -> float:
+    """Step t of a primal gradient method on P at the predictions u, where sigma_sq bounds the spectrum of X'SX.
+
+    ``"auto"`` is 1/L with L = sigma_sq / mu + lam; where the curvature has no bound (Poisson), with the one at u for 1 / mu: such
+    a step may be too long, and is shortened until P does not rise. Where the loss has kinks it is the subgradient method's
     1 / (lam (t + 1) + sigma_sq), which starts at the scale of the data and decays as 1 / (lam t).
     """
     if step == "auto":
-        if problem.loss.differentiable and problem.loss.mu == 0:
-            raise ValueError(
-                f"step='auto' is undefined for the {problem.loss.name} loss, whose curvature has no bound: "
-                "give a number, or use solver='auto'"
-            )
-        curvature = (
-            sigma_sq / problem.loss.mu + problem.lam if problem.loss.mu > 0 else sigma_sq + problem.lam * (t + 1)
-        )
+        if problem.loss.differentiable:
+            curvature = sigma_sq * sample_curvature(problem, u) + problem.lam
+        else:
+            curvature = sigma_sq + problem.lam * (t + 1)
         return 1.0 / curvature
     if step == "theory":
         raise ValueError("step='theory' belongs to the dual methods: use 'auto' or a number")

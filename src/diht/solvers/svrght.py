@@ -13,7 +13,7 @@ from diht.problem import Problem
 from diht.solvers.base import Point, Solver, Start
 from diht.solvers.blocks import BlockOrder, Blocks, check_blocks, make_blocks
 from diht.solvers.iht import PrimalState, predictions, primal_gradient, start_primal
-from diht.solvers.steps import StepSize, check_step, primal_step
+from diht.solvers.steps import StepSize, check_step, primal_step, sample_curvature
 
 __all__ = ["SVRGHT"]
 
@@ -88,13 +88,13 @@ class SVRGHT(Solver):
             difference,
             rows=state.blocks[state.order.next()] if m > 1 else None,
         )
-        eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq)
+        eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq, state.snapshot.u)
         difference *= m
         difference += state.gradient
         difference += problem.lam * state.w
         state.w, _ = problem.constraint.threshold(state.w - eta * difference)
         if problem.fit_intercept:
-            eta_b = problem.loss.mu if problem.loss.mu > 0 else eta
+            eta_b = 1.0 / sample_curvature(problem, state.snapshot.u) if problem.loss.differentiable else eta
             state.b -= state.shrink * eta_b * (m * slope_change + float(problem.s @ state.slopes))
         state.t += 1
 
