@@ -9,6 +9,7 @@ from mpmath import mpf
 from diht import Problem, solve
 from diht.constraint import Cardinality, Constraint, Node, threshold_scale
 from diht.design import gram_kernels, quadratic, relaxation
+from diht.design.barrier import barrier_point
 from diht.duality import lower_bound, upper_bound
 from diht.shift import problem_gram, shifted_bound, smallest_eigenvalue
 from diht.solvers.gram import GramRelaxation
@@ -180,6 +181,44 @@ def test_compiled_steps_continue_those_of_numpy(patience, monkeypatch):
 PROBLEMS = [
     (n, d, lam, intercept) for n, d in ((40, 12), (25, 60)) for lam in (1e-2, 1.0, 1e2) for intercept in (False, True)
 ]
+
+
+@pytest.mark.parametrize("lam", [1e-6, 1e-3, 1.0, 100.0])
+@pytest.mark.parametrize(("n", "d"), [(15, 60), (60, 60), (200, 40)])
+def test_the_interior_point_method_ends_where_exact_steps_do(n, d, lam):
+    X, y = regression(n, d, seed=5)
+    state = np.zeros(d, dtype=np.int8)
+    state[[3, 7]], state[[1, 2]] = 1, -1
+    K = problem_gram(Problem(X, y, k=8, lam=lam), np.arange(d)).matrix
+    smallest = max(0.9 * np.linalg.eigvalsh(K[:d, :d])[0], 0.0)
+    for sigma in {0.0, smallest}:
+        rho = 0.5 * lam + sigma
+        p = barrier_point(K, sigma, state, 6, rho)
+        assert p is not None
+        assert not p[state < 0].any()
+        q, c, curvature = p.copy(), np.empty(d), float(np.linalg.norm(K[:d, :d], 2))
+        size = np.zeros(d + 1)
+        quadratic.relax(K, size, 0.0, 0.0, state, 6, 8, lam, sigma, curvature, q, c, 1e-10, np.inf, 20_000)
+        near, least = (quadratic.objective(K, sigma, state, 6, rho, v) for v in (p, q))
+        assert near - least <= 2e-7 * (least + 0.5 * K[d, d])
+
+
+def test_the_interior_point_method_where_there_is_nothing_to_choose():
+    X, y = regression(20, 6, seed=1)
+    K = problem_gram(Problem(X, y, k=2, lam=0.1), np.arange(6)).matrix
+    states = np.zeros(6, dtype=np.int8)
+    assert barrier_point(K, 0.0, states, 0, 0.05) is None
+    assert barrier_point(K, 0.0, states, 6, 0.05) is None
+    assert barrier_point(np.zeros((7, 7)), 0.0, states, 2, 0.05) is None
+    assert barrier_point(np.full((7, 7), np.nan), 0.0, states, 2, 0.05) is None
+
+
+@pytest.mark.parametrize("n", [60, 150])
+def test_a_tiny_ridge(n):
+    X, y, _ = paper_design(500, 100, n, 0)
+    problem = Problem(X, y, k=100, lam=1e-6)
+    solved = GramRelaxation(problem).solve(tol=1e-5)
+    assert solved.value - solved.bound <= 1e-5 * solved.value
 
 
 @pytest.mark.parametrize(("n", "d", "lam", "intercept"), PROBLEMS)

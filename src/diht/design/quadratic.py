@@ -27,16 +27,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.constraint import threshold_scale
+from diht.design.barrier import barrier_operations, barrier_point
 
 __all__ = ["Minimiser", "evaluate", "places", "relax"]
 
 Vector: TypeAlias = NDArray[np.float64]
 States: TypeAlias = NDArray[np.int8]
+Quadratic: TypeAlias = tuple[
+    Vector, Vector, float, float, States, int, int, float, float
+]  # the first arguments of `relax`
 
 UNIT = 2.0**-53
 UNDERFLOW = 1e-320
 LARGEST_SYSTEM = 1500  # features up to which Newton's equations are solved
+STALLED = 1000  # proximal steps in which the gap has not halved: rounding has the last word
 CHECK = 10  # proximal steps between two looks at the gap
+FEWEST_STEPS = 30  # before an interior point method is thought of
 FREE = 1e6  # operations of Newton's method that need no reason
 REMOVALS = 4
 HALVINGS = 3  # of a Newton step
@@ -57,15 +63,19 @@ class Minimum(NamedTuple):
 class Minimiser:
     """Minimise F for a sequence of similar problems: by numpy at first, compiled once many steps have been made.
 
-    What is computed depends on the sequence alone, not on what has been compiled before.
+    What is computed depends on the sequence alone, not on what has been compiled before. Steps that have cost as much as an
+    interior point method would, without an end, begin again where that one leads.
 
     Parameters
     ----------
+    rank : int
+        How many samples the Gram matrices are of, at most.
     many : bool
         Whether there are so many problems to come that all steps are compiled.
     """
 
-    def __init__(self, many: bool = False) -> None:
+    def __init__(self, rank: int, many: bool = False) -> None:
+        self.rank = rank
         self.left = 0 if many else PATIENCE
 
     def __call__(
@@ -88,6 +98,20 @@ class Minimiser:
     ) -> Minimum:
         """Minimise F from p, which is overwritten, and c with it; see :func:`relax`."""
         problem = (K, size, error, norm, state, m, k, lam, sigma)
+        few = steps_worth(len(p), min(self.rank, len(p)))
+        found = self.steps(problem, curvature, p, c, tol, cutoff, min(few, max_iter))
+        if found.iterations < few or few >= max_iter:
+            return found
+        rho = 0.5 * lam + sigma
+        start = barrier_point(K, sigma, state, m, rho)
+        if start is not None and objective(K, sigma, state, m, rho, start) < objective(K, sigma, state, m, rho, p):
+            p[:] = start
+        return self.steps(problem, found.curvature, p, c, tol, cutoff, max_iter - few)
+
+    def steps(
+        self, problem: Quadratic, curvature: float, p: Vector, c: Vector, tol: float, cutoff: float, max_iter: int
+    ) -> Minimum:
+        """Make steps by numpy as long as those are worth no compiling, then compiled."""
         patience = min(max_iter, self.left)
         if patience > 0:
             with np.errstate(all="ignore"):
@@ -98,7 +122,13 @@ class Minimiser:
             curvature, max_iter = found.curvature, max_iter - patience
         from diht.design import gram_kernels
 
-        return Minimum(*gram_kernels.relax(*problem, curvature, p, c, tol, cutoff, max_iter))
+        found = Minimum(*gram_kernels.relax(*problem, curvature, p, c, tol, cutoff, max_iter))
+        return found._replace(iterations=found.iterations + patience)
+
+
+def steps_worth(n: int, rank: int) -> int:
+    """How many steps cost as much as an interior point method; its operations are those of products of matrices, and fast."""
+    return max(int(barrier_operations(n, rank) / 8.0 / (n * n + 1e5)), FEWEST_STEPS)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -323,7 +353,7 @@ def relax(
     theta, momentum, iterations, wait, backoff = 0.0, 1.0, 0, 0, 1
     credit = FREE
     value = bound = safe = -math.inf
-    look = False
+    look, reference, since = False, math.inf, 0
     for iterations in range(1, max_iter + 1):
         theta = proximal_step(y, cy, 1.0 / curvature, rho / curvature, state, m, theta, p, pattern, work)
         last = correlate(K, sigma, p, c)
@@ -375,7 +405,9 @@ def relax(
                 penalty = rho * relaxation(p, state, m, theta, work)
             value = last - product + 2.0 * penalty
             gap = 2.0 * penalty - 2.0 * product + squares / rho
-            if gap <= tol * abs(value) or safe >= cutoff or moved == 0.0:
+            if gap <= 0.5 * reference:
+                reference, since = gap, iterations
+            if gap <= tol * abs(value) or safe >= cutoff or moved == 0.0 or iterations - since >= STALLED:
                 break
         if tried or against > 0.0:
             momentum = 1.0
@@ -394,6 +426,15 @@ def relax(
 
 # ---------------------------------------------------------------------------------------------------------------------
 # At a given p
+
+
+def objective(K: Vector, sigma: float, state: States, m: int, rho: float, p: Vector) -> float:
+    """F(p), infinite where p uses what it may not."""
+    if p[state < 0].any():
+        return math.inf
+    c = np.empty_like(p)
+    last = correlate(K, sigma, p, c)  # y'y - h'p
+    return 0.5 * (last - float(p @ c) - float(K[-1, -1])) + rho * relaxation(p, state, m, 0.0, c)
 
 
 def evaluate(

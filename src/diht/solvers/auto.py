@@ -60,6 +60,7 @@ _SMALL = 2e6  # entries of X up to which every start is worth a search, and kick
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
 _FINE = 1e-9
 _MOST_LOOKS = 30  # at a relaxation for a larger ridge
+_DROWNED = 1e-3  # ridge, relative to the curvature of a feature, below which swaps are tried for larger ones as well
 _LOOSE = 1e-3  # relative gap above which more starts are tried
 
 
@@ -309,7 +310,21 @@ class Auto(Solver):
             w, b, objective = self._fit(problem, state, support, w, inner.engine.b)
             if small or objective <= (1.0 + _PROMISING) * state.objective:
                 self._search(problem, state, support, w, b)
+            if _is_drowned(problem):
+                self._search_larger(larger, problem, state)
             yield
+
+    def _search_larger(self, larger: Problem, problem: Problem, state: AutoState) -> None:
+        """Improve the best support by swaps for a larger ridge, where their gains are more than rounding, then for its own."""
+        best = state.pool.best
+        assert best is not None
+        pool = Pool()
+        w, b, u = refit(larger, best.support, best.coefficients(problem.shape[1]), best.b, _REFIT, state.stop)
+        pool.add(w, b, primal(larger, w, b, u), best.support)
+        self._swaps(larger)(larger, best.support, w, b, pool=pool, stop=state.stop)
+        assert pool.best is not None
+        self._fit(problem, state, pool.best.support, pool.best.coefficients(problem.shape[1]), pool.best.b)
+        self._search_best(problem, state)
 
     def _kick(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Do without a few features of the best model, search, and search on from there with all of them allowed."""
@@ -378,6 +393,14 @@ def ridge(X: Vector, y: Vector, lam: float) -> Vector | None:
         except np.linalg.LinAlgError:
             return None
     return w if np.all(np.isfinite(w)) else None
+
+
+def _is_drowned(problem: Problem) -> bool:
+    """Tell whether the ridge is so small that rounding hides what a swap gains; in a small problem of the squared loss."""
+    if not (isinstance(problem.loss, Squared) and problem.constraint.is_plain and _is_small(problem)):
+        return False
+    curvature = 2.0 * float(problem.s @ problem.design.row_norms_sq()) / problem.shape[1]  # of a feature, on average
+    return problem.lam < _DROWNED * curvature
 
 
 def _is_small(problem: Problem) -> bool:

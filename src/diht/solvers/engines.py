@@ -139,7 +139,7 @@ class NewtonEngine(Engine):
         self.short_rows = part if part.gram_cost() <= 0.5 * entries * self.X.shape[1] else None
         if features is not None:
             problem.design.count_reads_of(part)
-        self.minimise, self.many = Minimiser(many), many
+        self.minimise, self.many = Minimiser(self.X.shape[0], many), many
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.begin(w if features is None else w[features], b)
 

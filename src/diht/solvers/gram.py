@@ -105,7 +105,7 @@ class GramRelaxation:
         self.sigma = float(sigma)
         self._in_play = np.zeros(d, dtype=bool)
         self._in_play[self.features] = True
-        self._minimise = Minimiser(many)
+        self._minimise = Minimiser(problem.shape[0], many)
         self._curvature = 0.0
         self._norms: dict[int, float] = {}
         full = known is not None or sigma > 0.0 or len(self.features) <= _FULL if full is None else full
