@@ -29,6 +29,7 @@ GRID = tuple(2.0**i for i in range(2, 13))  # times a scale at which every metho
 RELATIVE_CHANGE, MAX_ITERATIONS = 1e-4, 400  # the paper's stopping rule of IHT
 _PATIENCE = 3.0  # times the passes of IHT, after which a method that has not got there never does
 _LEAST_PASSES = 30.0
+_HEAT, _FINALISTS = 0.25, 4  # share of the passes that every step gets, and how many steps get the others
 _TRIES = 3  # steps, the best first, with which a method may try to get there
 
 
@@ -170,20 +171,34 @@ def _run(
 
 
 def _ranked(problem: Problem, solver: Any, name: str, plan: Plan) -> list[Any]:
-    """Return the solver with each step of the grid, in the order of the objective after the passes to tune with.
+    """Return the solver with the best steps of the grid, in the order of the objective after the passes to tune with.
 
-    Of steps that are level the longest comes first: HTP may have made only one step in so many passes, whose support is the
-    same for all of them.
+    All steps get a quarter of the passes, the best few of them the rest. Of steps that are level the longest comes first: HTP may
+    have made only one step in so many passes, whose support is the same for all of them.
     """
     scale = step_scale(problem, name)
-    ranking = []
-    for factor in plan.grid:
-        candidate, objective = replace(solver, step=factor * scale), inf
-        for passes, objective in _run(problem, candidate):
-            if passes >= plan.tuning_passes or objective == inf:
-                break
-        ranking.append((objective, -factor, candidate))
-    return [candidate for *_, candidate in sorted(ranking, key=lambda entry: entry[:2])]
+    runs = [_Tuning(replace(solver, step=factor * scale), factor, problem) for factor in plan.grid]
+    for passes, kept in ((_HEAT * plan.tuning_passes, _FINALISTS), (plan.tuning_passes, len(runs))):
+        for run in runs:
+            run.go_on(passes)
+        runs = sorted(runs, key=lambda run: (run.objective, -run.factor))[:kept]
+    return [run.solver for run in runs]
+
+
+class _Tuning:
+    """A solver on its way, and where it has come to; infinite once it has diverged."""
+
+    def __init__(self, solver: Any, factor: float, problem: Problem) -> None:
+        self.solver, self.factor = solver, factor
+        self._way = _run(problem, solver)
+        self.passes, self.objective = 0.0, inf
+
+    def go_on(self, passes: float) -> None:
+        """Go on until so many passes are made."""
+        while self.passes < passes:
+            self.passes, self.objective = next(self._way, (inf, self.objective))
+            if self.objective == inf:
+                self.passes = inf
 
 
 def _iht_target(problem: Problem, ranking: Sequence[Any]) -> tuple[Any, float, float]:

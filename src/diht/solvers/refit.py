@@ -38,10 +38,8 @@ Vector = NDArray[np.float64]
 Direction = Callable[[Vector, Vector], Vector]
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
-_SHORT, _PER_ENTRY = (
-    2e8,
-    5e3,
-)  # and up to which this is not questioned, or so many for each stored entry: ascent reads just these
+_SHORT = 2e8  # and up to which this is not questioned
+_PER_ENTRY, _PER_ENTRY_FAST = 5e3, 300.0  # or so many for each stored entry: ascent reads just these, many times or few
 _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
@@ -138,11 +136,20 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
     if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
-        if _direct_cost(design) > min(_DIRECT, max(_SHORT, _PER_ENTRY * design.nbytes / 12)):
+        worth = _PER_ENTRY_FAST if _ascends_fast(objective) else _PER_ENTRY
+        if _direct_cost(design) > min(_DIRECT, max(_SHORT, worth * design.nbytes / 12)):
             return _ascended
         if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
             return _interior
     return _newton if loss.differentiable else _smoothed
+
+
+def _ascends_fast(objective: _Objective) -> bool:
+    """Tell whether dual ascent needs few epochs: the loss is smooth, or the ridge is strong for each sample."""
+    problem = objective.problem
+    if objective.loss.mu > 0.0:
+        return True
+    return float(np.max(problem.s * objective.design.row_norms_sq(), initial=0.0)) <= 0.3 * problem.lam
 
 
 @dataclass(frozen=True, eq=False)
