@@ -1,5 +1,6 @@
 """Several classes with one support in common, against enumeration, exact arithmetic and the logistic loss."""
 
+import json
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -11,8 +12,11 @@ from mpmath import mpf
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import check_cv
 
-from diht import SparseClassifier, SparseClassifierCV, debiased, load_model
+from diht import SparseClassifier, SparseClassifierCV, debiased, load_model, sparse_path
+from diht.cli import main
 from diht.multinomial import (
     MultinomialProblem,
     _relax,
@@ -22,6 +26,7 @@ from diht.multinomial import (
     probabilities,
     scores,
     solve_multinomial,
+    solve_multinomial_path,
 )
 from diht.result import Status
 
@@ -258,17 +263,151 @@ def test_it_ships_as_a_plain_logistic_regression(n_classes: int) -> None:
 def test_what_has_an_equation_for_each_class_refuses_it(tmp_path) -> None:
     X, y = load_iris(return_X_y=True)
     model = SparseClassifier(k=2, lam=0.1, loss="multinomial").fit(X, y)
-    for use in (
-        lambda: model.to_json(tmp_path / "model.json"),
-        lambda: debiased(model, X, y),
-        lambda: SparseClassifierCV(ks=[1, 2], loss="multinomial").fit(X, y),
-    ):
-        with pytest.raises(
-            ValueError, match=r"^loss='multinomial' cannot be used here, where each class has an equation"
-        ):
-            use()
+    with pytest.raises(ValueError, match=r"^loss='multinomial' cannot be used here, where each class has an equation"):
+        debiased(model, X, y)
     two = SparseClassifier(k=2, lam=0.1, loss="multinomial").fit(X[50:], y[50:])
     two.to_json(tmp_path / "model.json")
     again = load_model(tmp_path / "model.json")
     assert again.lam == 0.05
     np.testing.assert_array_equal(again.predict_proba(X), two.predict_proba(X))
+
+
+# A file
+
+
+def test_a_file_holds_one_certificate(tmp_path) -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["se", "ve", "vi"])[y]
+    model = SparseClassifier(k=2, lam=0.1, loss="multinomial", standardize=True).fit(X, names)
+    model.to_json(tmp_path / "model.json")
+    again = load_model(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert (again.loss, again.objective_, again.lower_bound_) == ("multinomial", model.objective_, model.lower_bound_)
+    again.to_json(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == (tmp_path / "model.json").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: f["equations"][1]["certificate"].update(objective=9.0, gap=9.0), "equations"),
+        (lambda f: f["equations"][1]["certificate"].update(excluded=4), "certificates of their own"),
+        (lambda f: f["equations"][1]["coefficients"][0].update(drop_cost=0.5), "required"),
+        (lambda f: f["equations"][0].update(coefficients=[dict(c, index=0, name="feature 0")
+                                                          for c in f["equations"][0]["coefficients"][:1]]), "features in all"),
+        (lambda f: f.update(classes=[0, 1], equations=f["equations"][:2]), "at least three classes"),
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_refused(tmp_path, damage, message) -> None:
+    X, y = load_iris(return_X_y=True)
+    model = SparseClassifier(k=2, lam=1e-3, loss="multinomial").fit(np.hstack([np.ones((150, 1)), X]), y)
+    model.to_json(tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_text())
+    del content["checksum"]
+    damage(content)
+    (tmp_path / "model.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message):
+        load_model(tmp_path / "model.json")
+
+
+def test_a_page_has_one_certificate(tmp_path) -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    model = SparseClassifierCV(ks=[1, 2], lams=0.1, loss="multinomial", cv=2).fit(X, y)
+    model.report(tmp_path / "report.html", X, y)
+    text = (tmp_path / "report.html").read_text()
+    assert text.count("lower bound: no model allowed is below") == 1
+    assert "for each class" not in text
+    assert "norms of the classes" in text
+    assert text.count('<table class="features">') == 3
+
+
+# Many k
+
+
+def test_a_path_is_monotone_and_true() -> None:
+    case = random_case(5)
+    linear = case.problem.linear
+    ks, lams = range(1, min(4, linear.shape[1]) + 1), [0.01, 0.1, 1.0]
+    points = solve_multinomial_path(case.problem, ks, lams)
+    assert list(points) == [(k, lam) for lam in lams for k in ks]
+    for (k, lam), result in points.items():
+        problem = case.problem.replaced(lam=lam, constraint=linear.constraint.allowing(k))
+        best = min(Case(problem, case.X).optima().values())
+        assert len(result.support) <= k
+        assert result.lower_bound <= best * (1 + 1e-9)
+        assert result.objective >= best * (1 - 1e-7)
+        assert result.certificate.bound.check(problem) == pytest.approx(result.lower_bound, rel=1e-12, abs=1e-300)
+        for other, sign in (((k + 1, lam), -1), ((k, 10 * lam), 1)):
+            if other in points:
+                assert sign * (points[other].objective - result.objective) >= -1e-9 * result.objective
+                assert sign * (points[other].lower_bound - result.lower_bound) >= -1e-9 * result.objective
+
+
+def test_a_path_and_the_choice_of_k() -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["se", "ve", "vi"])[y]
+    path = sparse_path(X, names, ks=[1, 2, 3], lams=0.01, loss="multinomial", standardize=True)
+    plain = SparseClassifier(k=2, lam=0.01, loss="multinomial", standardize=True).fit(X, names)
+    assert path.point(2).objective == pytest.approx(plain.objective_, rel=1e-6)
+    np.testing.assert_allclose(path.point(2).coef, plain.coef_, atol=1e-4)
+    assert path.point(2).n_coefficients == 6  # of three classes, whose coefficients sum to zero
+    frame = path.to_frame()
+    assert np.all(np.diff(frame["objective"]) <= 0)
+    assert frame["aic"][1] == pytest.approx(
+        2 * 150 * (plain.objective_ - 0.005 * np.square(plain.result_.w).sum()) + 2 * 6, rel=1e-6
+    )
+    path.plot()
+    model = SparseClassifierCV(
+        ks=[1, 2, 3], lams=[0.01, 0.1], loss="multinomial", standardize=True, cv=3, scoring="neg_log_loss"
+    ).fit(X, names)
+    assert model.best_lam_ == 0.01
+    assert model.coef_.shape == (3, 4)
+    assert len(model.support_) <= model.best_k_
+    fold = next(iter(check_cv(3, names, classifier=True).split(X, names)))
+    own = SparseClassifier(k=model.best_k_, lam=0.01, loss="multinomial", standardize=True)
+    own.fit(X.iloc[fold[0]], names[fold[0]])
+    expected = -log_loss(names[fold[1]], own.predict_proba(X.iloc[fold[1]]))
+    assert model.cv_results_["split0_test_score"][model.best_index_] == pytest.approx(expected, rel=1e-3)
+    assert model.score(X, names) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"keep": [0]}, "keep cannot be used with loss='multinomial'"),
+        ({"solver": "diht"}, "needs solver='auto', got solver='diht'"),
+    ],
+)
+def test_what_a_path_refuses(settings, message) -> None:
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match=message):
+        sparse_path(X, y, ks=[1], loss="multinomial", **settings)
+    with pytest.raises(ValueError, match=message):
+        SparseClassifierCV(ks=[1], loss="multinomial", **settings).fit(X, y)
+
+
+def test_two_classes_are_logistic() -> None:
+    X, y = load_iris(return_X_y=True)
+    for use in (sparse_path, lambda X, y, **settings: SparseClassifierCV(**settings).fit(X, y)):
+        with pytest.raises(
+            ValueError, match=r"^loss='multinomial' needs more than two classes here, got 2: two are those of"
+        ):
+            use(X[:100], y[:100], ks=[1], loss="multinomial")
+
+
+def test_commands(tmp_path, capsys, monkeypatch) -> None:
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    X.assign(kind=np.array(["se", "ve", "vi"])[y]).to_csv(tmp_path / "iris.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", "iris.csv", "--loss", "multinomial", "--k", "2", "--quiet", "--out", "out"]) == 0
+    said = capsys.readouterr().out
+    assert "multinomial loss; at most 2 features, lam" in said
+    assert said.count("proved: no model with at most 2 features is below this") == 1
+    assert "--exact" not in said
+    assert main(["predict", "out/model.json", "iris.csv", "--proba"]) == 0
+    assert capsys.readouterr().out.startswith("prediction,proba_se,proba_ve,proba_vi\nse,0.9")
+    assert main(["report", "out/model.json", "iris.csv"]) == 0
+    capsys.readouterr()
+    assert main(["certify", "out/model.json", "iris.csv"]) != 0
+    assert "certify knows no model of the multinomial loss" in capsys.readouterr().err

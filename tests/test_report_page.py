@@ -37,6 +37,7 @@ MODELS = {
     "hinge": (lambda: SparseClassifier(k=2, loss="hinge").fit(X, np.sign(U)), X, np.sign(U)),
     "cv": (lambda: SparseRegressorCV(ks=[1, 2, 3, 5], lams=[0.01, 0.1], cv=3).fit(FRAME, U), FRAME, U),
     "classes, bic": (lambda: SparseClassifierCV(ks=[1, 2], lams=0.1, criterion="bic").fit(X, WORDS), X, WORDS),
+    "shared": (lambda: SparseClassifier(k=3, lam=0.01, loss="multinomial", standardize=True).fit(FRAME, WORDS), FRAME, WORDS),
     "counts": (lambda: SparseRegressor(k=2, loss="poisson").fit(X, np.round(np.exp(U))), X, np.round(np.exp(U))),
     "nothing": (lambda: SparseRegressor(k=1, lam=0.1).fit(np.ones((9, 2)), U[:9]), np.ones((9, 2)), U[:9]),
 }  # fmt: skip

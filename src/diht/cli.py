@@ -150,7 +150,8 @@ Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz.
 
 _FIT_NOTES = f"""\
 {_FILES}
-Losses for classes: {_losses("classification")}.
+Losses for classes: {_losses("classification")};
+multinomial (one model of all classes, K features in all).
 Losses for numbers: {_losses("regression")}.
 
 Ctrl-C ends the solve and reports the best so far; a second one quits.
@@ -227,7 +228,7 @@ def _add_fit(parser: _Arguments) -> None:
     model.add_argument(
         "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"
     )
-    _add_loss(model, "see below (default: logistic or squared, as it fits)")
+    _add_loss(model, "see below (default: logistic or squared, as it fits)", "multinomial")
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
     solve = parser.add_argument_group("solve")
     names = ["auto", *SOLVERS]
@@ -248,7 +249,7 @@ def _add_fit(parser: _Arguments) -> None:
 def _add_predict(parser: _Arguments) -> None:
     parser.add_argument("model", metavar="MODEL", help="model.json of a fit")
     parser.add_argument("file", metavar="FILE", help="the samples; columns are found by name")
-    parser.add_argument("--proba", action="store_true", help="add each class's probability (logistic loss only)")
+    parser.add_argument("--proba", action="store_true", help="add each class's probability (logistic or multinomial)")
     parser.add_argument("--out", default="-", metavar="FILE", help="file to write (default: -, standard output)")
 
 
@@ -293,8 +294,8 @@ def _add_standardize(group: _Arguments, summary: str) -> None:
     group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=summary)
 
 
-def _add_loss(group: _Arguments, summary: str) -> None:
-    group.add_argument("--loss", choices=list(LOSSES), metavar="NAME", help=summary)
+def _add_loss(group: _Arguments, summary: str, *more: str) -> None:
+    group.add_argument("--loss", choices=[*LOSSES, *more], metavar="NAME", help=summary)
 
 
 def _add_exact(group: _Arguments) -> None:

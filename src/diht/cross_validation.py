@@ -32,6 +32,13 @@ from diht.estimators import (
     standard_deviations,
 )
 from diht.losses import Loss, Poisson
+from diht.multinomial import (
+    Multinomial,
+    MultinomialProblem,
+    check_multinomial,
+    check_several,
+    solve_multinomial_path,
+)
 from diht.path import (
     CRITERIA,
     Path,
@@ -91,7 +98,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(self, X, y, **_FORMATS, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", offset, X.shape[0])
-        self._targets(y, weights)  # what is wrong with the targets shows before the first fold
+        self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
         names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
         ks = self._ks(X.shape[1], names)
         constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign)
@@ -136,9 +143,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         """Return what models are scored by where nothing is said."""
         return None
 
-    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
+    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         """Return the targets of each model by what to call it, the weights, and the classes if these are any."""
         raise NotImplementedError
+
+    def _check_classes(self, classes: Array | None) -> None:
+        """Raise unless the settings suit the classes, if these are any."""
 
     # Scores
 
@@ -199,7 +209,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         targets, s, _ = self._targets(y, weights)
         paths, scale = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
         names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
-        loss = plain._loss()
+        loss = plain._named_loss()
         kept = [
             Path(tuple(path_point(*key, result, scale) for key, result in results.items()), names, loss, n, constraint)
             for results in paths
@@ -221,7 +231,8 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
         paths = self.path_ if isinstance(self.path_, list) else [self.path_]
         points = [path.point(self.best_k_, self.best_lam_) for path in paths]
-        plain.coef_, plain.result_ = np.stack([point.coef for point in points]), [point.result for point in points]
+        plain.coef_, plain.result_ = np.vstack([point.coef for point in points]), [point.result for point in points]
+        plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
         if is_classifier(self):
             plain.classes_ = np.unique(y)
         if getattr(self, "_skl_callbacks", None):
@@ -236,13 +247,16 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
 
 def _paths(
-    plain: Plain, X: Any, targets: dict[str, Vector], s: Vector, offset: Vector | None,
+    plain: Plain, X: Any, targets: dict[str, Array], s: Vector, offset: Vector | None,
     constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
 ) -> tuple[list[Results], Vector | None]:  # fmt: skip
     """Follow the path of each target; and by what the columns were divided."""
     design = as_design(X, n_threads)
     scale = standard_deviations(design, s) if plain.standardize else None
-    loss, results = plain._loss(), []
+    loss, results = plain._named_loss(), []
+    if isinstance(loss, Multinomial):
+        several = MultinomialProblem.of(design, targets[""], constraint, lams[-1], s, plain.fit_intercept, scale=scale)
+        return [dict(solve_multinomial_path(several, ks, lams, plain.tol, plain.time_limit))], scale
     for y in targets.values():
         problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
         results.append(solve_path(problem, ks, lams, plain._solver(problem), plain.tol, plain.time_limit))
@@ -254,8 +268,8 @@ def _attributes(
 ) -> dict[str, Any]:
     """Return the fitted attributes of a point, one result a target."""
     results = [results[key] for results in paths]
-    coef = np.stack([_in_users_units(result.w, scale, dtype) for result in results])
-    return model._model(coef, np.array([result.intercept for result in results], dtype=dtype))
+    coef = np.vstack([_in_users_units(result.w.T, scale, dtype) for result in results])
+    return model._model(coef, np.hstack([result.intercept for result in results]).astype(dtype))
 
 
 def _grid_columns(grid: Sequence[tuple[int, float]]) -> dict[str, Any]:
@@ -423,7 +437,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     def _scoring(self) -> str | None:
         return "neg_mean_poisson_deviance" if isinstance(self._loss(), Poisson) else "neg_mean_squared_error"
 
-    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
+    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None
 
 
@@ -440,8 +454,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge to try.
-    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge"} or Loss, default="logistic"
-        As in `SparseClassifier`.
+    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge", "multinomial"} or Loss, default="logistic"
+        As in `SparseClassifier`; "multinomial" for more than two classes.
     criterion : {"score", "1se", "aic", "bic", "ebic"}, default="score"
         How k and lam are chosen: the best mean score; the smallest k within one standard error of it (the standard deviation of the
         best one's scores, divided by the root of the number of folds); or the least information criterion of the path of all
@@ -486,7 +500,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
         `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
     path_ : Path or list of Path
-        The path of all samples; with more than two classes one for each class against the rest.
+        The path of all samples; with more than two classes one for each class against the rest, or one of the multinomial loss.
     n_splits_ : int
         Number of folds.
     coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
@@ -556,10 +570,20 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.groups = groups
         self.sign = sign
 
-    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Vector], Vector, Array | None]:
+    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
         s = _class_weighted(normalised_weights(weights, len(y)), self.class_weight, classes, codes)
-        return _one_vs_rest(classes, codes), s, classes
+        targets: dict[str, Array] = {"": codes} if self._is_shared else {**_one_vs_rest(classes, codes)}
+        return targets, s, classes
+
+    @property
+    def _is_shared(self) -> bool:
+        return isinstance(self.loss, str) and self.loss == Multinomial.name
+
+    def _check_classes(self, classes: Array | None) -> None:
+        if self._is_shared and classes is not None:
+            check_several(len(classes))
+            check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)

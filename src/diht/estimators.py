@@ -29,7 +29,7 @@ from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss, Poisson
-from diht.multinomial import MultinomialProblem, solve_multinomial
+from diht.multinomial import Multinomial, MultinomialProblem, check_multinomial, solve_multinomial
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.shipping import ShippingMixin
@@ -109,6 +109,10 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         if isinstance(self.loss, str) and self.loss in names and self.loss in LOSSES:
             return LOSSES[self.loss]()
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
+
+    def _named_loss(self) -> Loss | Multinomial:
+        """Return the loss as a model's file names it."""
+        return self._loss()
 
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups` and `sign` ask for together."""
@@ -678,6 +682,9 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         """Whether there is one model of more than two classes."""
         return isinstance(self.loss, str) and self.loss == "multinomial" and len(getattr(self, "classes_", ())) != 2
 
+    def _named_loss(self) -> Loss | Multinomial:
+        return Multinomial() if self._is_multinomial else self._loss()
+
     def _loss(self) -> Loss:
         """Return the loss; two classes of a multinomial model differ by a logistic one."""
         if self._is_multinomial:
@@ -699,12 +706,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         self, X: Any, codes: NDArray[np.intp], s: Vector, previous: list[Result] | None, tasks: FitTasks | None
     ) -> None:
         """Solve the one problem of all classes, and keep the figures."""
-        for name in ("keep", "groups", "sign"):
-            if getattr(self, name) is not None:
-                raise ValueError(f"{name} cannot be used with loss='multinomial' and more than two classes")
-        if self.exact or not (isinstance(self.solver, Auto) or self.solver == "auto"):
-            given = "exact=True" if self.exact else f"solver={self.solver!r}"
-            raise ValueError(f"loss='multinomial' with more than two classes needs solver='auto', got {given}")
+        check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)
         constraint, seed = self._constraint(X.shape[1]), self.random_state
         with _blas_threads(self.n_jobs):
             design = as_design(X, self.n_jobs)
@@ -712,7 +714,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
             problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)
             result = solve_multinomial(
                 problem,
-                None if previous is None else self.support_,
+                [] if previous is None else [self.support_],
                 self.tol,
                 self.max_iter,
                 self.time_limit,
@@ -788,7 +790,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
             Logarithms of probabilities.
         """
         scores = self._scores(X)
-        if self._is_multinomial:
+        if isinstance(self.loss, str) and self.loss == "multinomial" and scores.shape[1] > 1:
             return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
         if scores.shape[1] == 1:
             scores = np.hstack([-scores, scores])

@@ -13,10 +13,10 @@ where an intercept asks for :math:`\sum_i s_i A_i = 0`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,8 +30,16 @@ from diht.losses import Squared
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.selection import top_k
+from diht.solvers import Auto
 
-__all__ = ["MultinomialBound", "MultinomialProblem", "MultinomialResult", "solve_multinomial"]
+__all__ = [
+    "Multinomial",
+    "MultinomialBound",
+    "MultinomialProblem",
+    "MultinomialResult",
+    "solve_multinomial",
+    "solve_multinomial_path",
+]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]  # features x classes, or samples x classes
@@ -61,6 +69,33 @@ _CANDIDATES, _PARTNERS, _LEAVING = (
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever its size
 _SMALL = 3e6  # operations of a fit's Hessian up to which every start is worth a search, and kicks are
 _KICKS, _AWAY = 12, 3  # attempts from the best support without a few of its features, and how many
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    """The loss by its name, where a model is spoken of: that of one sample is a function of the scores of all classes."""
+
+    name: ClassVar[str] = "multinomial"
+    task: ClassVar[str] = "classification"
+
+
+def check_multinomial(solver: Any, exact: bool = False, **others: Any) -> None:
+    """Raise unless the other settings go with the multinomial loss."""
+    for name, value in others.items():
+        if value is not None:
+            raise ValueError(f"{name} cannot be used with loss='multinomial' and more than two classes")
+    if exact or not (isinstance(solver, Auto) or (isinstance(solver, str) and solver == "auto")):
+        given = "exact=True" if exact else f"solver={solver!r}"
+        raise ValueError(f"loss='multinomial' with more than two classes needs solver='auto', got {given}")
+
+
+def check_several(n_classes: int) -> None:
+    """Raise unless there are more than two classes, where all estimators mean the same by lam."""
+    if n_classes <= 2:
+        raise ValueError(
+            f"loss='multinomial' needs more than two classes here, got {n_classes}: two are those of loss='logistic' with "
+            "half of each lam"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,9 +140,10 @@ class MultinomialProblem:
             raise ValueError("codes must hold every class with positive weight")
         return cls(linear, classes.astype(np.intp), n_classes)
 
-    def replaced(self, *, lam: float) -> MultinomialProblem:
-        """The same with another ridge."""
-        return MultinomialProblem(self.linear.replaced(lam=lam), self.codes, self.n_classes)
+    def replaced(self, *, lam: float, constraint: Constraint | None = None) -> MultinomialProblem:
+        """The same with another ridge, and another constraint."""
+        constraint = self.linear.constraint if constraint is None else constraint
+        return MultinomialProblem(self.linear.replaced(lam=lam, constraint=constraint), self.codes, self.n_classes)
 
     @property
     def onehot(self) -> Matrix:
@@ -619,13 +655,13 @@ class _Search:
                     return new
         return None
 
-    def work(self, start: Indices | None) -> Iterator[None]:
+    def work(self, starts: Sequence[Indices]) -> Iterator[None]:
         """All there is to do, in pieces."""
         problem = self.problem
         constraint, d = problem.linear.constraint, problem.linear.shape[1]
         nothing = self.fit(np.empty(0, dtype=np.int64))
         self.prove(probabilities(nothing.U) - problem.onehot)
-        if start is not None and len(start):
+        for start in starts:
             self.fit(start[: constraint.size], nothing)
         yield
         W, b = np.zeros((d, problem.n_classes)), nothing.b
@@ -708,7 +744,7 @@ def certificate(problem: MultinomialProblem, W: Matrix, intercept: Vector, known
 
 def solve_multinomial(
     problem: MultinomialProblem,
-    start: Indices | None = None,
+    starts: Sequence[Indices] = (),
     tol: float = 1e-4,
     max_iter: int | None = None,
     time_limit: float | None = None,
@@ -724,8 +760,8 @@ def solve_multinomial(
     Parameters
     ----------
     problem : MultinomialProblem
-    start : array of int, optional
-        Features of a model to begin with.
+    starts : sequence of arrays of int
+        Features of models to begin with.
     tol, max_iter, time_limit, callback, stop
         As in `diht.solve`; a step is one piece of the work.
     random_state : int
@@ -739,7 +775,7 @@ def solve_multinomial(
         return told["stop"] or (time_limit is not None and perf_counter() - begun > time_limit)
 
     search, status = _Search(problem, random_state, ending), Status.STALLED
-    for t, _ in enumerate(search.work(start), start=1):
+    for t, _ in enumerate(search.work(starts), start=1):
         fit, proved = search.best, 0.0 if search.bound is None else search.bound.value
         assert fit is not None
         seen, reads = perf_counter() - begun, problem.linear.design.passes - passes
@@ -779,6 +815,66 @@ def solve_multinomial(
         trace=trace,
         solver="multinomial",
     )
+
+
+def solve_multinomial_path(
+    problem: MultinomialProblem,
+    ks: Sequence[int],
+    lams: Sequence[float],
+    tol: float = 1e-4,
+    time_limit: float | None = None,
+    random_state: int = 0,
+    tell: Callable[[int, float, Result], Any] = lambda *_: None,
+) -> dict[tuple[int, float], MultinomialResult]:
+    """Solve for all k and lam, as `diht.sweep.solve_path` does for one target; by lam and then by k, both ascending.
+
+    A point starts from the features of the next smaller k and of the next larger lam, so that objectives neither rise with k nor
+    fall with lam; dual points are handed on the other way, so that bounds do not either. `tell` gets each point when it is first
+    solved, and returns True to leave out those that are still to come.
+    """
+    deadline = None if time_limit is None else perf_counter() + time_limit
+    grid = [(k, lam) for lam in reversed(lams) for k in ks]
+    points: dict[tuple[int, float], MultinomialResult] = {}
+    for i, (k, lam) in enumerate(grid):
+        before = [(smaller, lam) for smaller in ks if smaller < k][-1:] + [
+            (k, larger) for larger in lams if larger > lam
+        ][:1]
+        limit = None if deadline is None else max(deadline - perf_counter(), 1e-9) / (len(grid) - i)
+        points[k, lam] = solve_multinomial(
+            _at(problem, k, lam),
+            [points[key].support for key in before],
+            tol,
+            None,
+            limit,
+            random_state=random_state,
+        )
+        if tell(k, lam, points[k, lam]):
+            break
+    done = sorted(points, key=lambda key: (key[1], -key[0]))
+    for k, lam in done:
+        after = [(larger, lam) for larger in ks if larger > k][:1] + [
+            (k, smaller) for smaller in lams if smaller < lam
+        ][-1:]
+        for key in after:
+            if key in points:
+                points[k, lam] = _proved_by(_at(problem, k, lam), points[k, lam], points[key], tol)
+    return {key: points[key] for key in sorted(points, key=lambda key: (key[1], key[0]))}
+
+
+def _at(problem: MultinomialProblem, k: int, lam: float) -> MultinomialProblem:
+    return problem.replaced(lam=lam, constraint=problem.linear.constraint.allowing(k))
+
+
+def _proved_by(
+    problem: MultinomialProblem, result: MultinomialResult, other: MultinomialResult, tol: float
+) -> MultinomialResult:
+    """A result with the bound of another one's dual point, if that is better."""
+    bound = lower_bound(problem, other.alpha)
+    if bound.value <= result.lower_bound:
+        return result
+    proof = certificate(problem, result.w, np.asarray(result.intercept, dtype=np.float64), bound)
+    status = Status.OPTIMAL if proof.relative_gap <= tol else result.status
+    return replace(result, alpha=proof.bound.alpha, certificate=proof, status=status)
 
 
 def _in_full(problem: MultinomialProblem, fit: _Fit) -> tuple[Matrix, Vector]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,13 @@ from diht.constraint import Cardinality, Constraint
 from diht.design import as_design
 from diht.estimators import _blas_threads, standard_deviations
 from diht.losses import Loss, Squared, as_loss
+from diht.multinomial import (
+    Multinomial,
+    MultinomialProblem,
+    check_multinomial,
+    check_several,
+    solve_multinomial_path,
+)
 from diht.problem import Problem, normalised_weights
 from diht.result import Certificate, Result, rounded_down
 from diht.solvers import Solver
@@ -31,7 +38,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 CRITERIA = "aic", "bic", "ebic"
-_LIKELIHOODS = "logistic", "poisson"  # losses that are negative logarithms of likelihoods
+_LIKELIHOODS = "logistic", "poisson", "multinomial"  # losses that are negative logarithms of likelihoods
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +49,9 @@ class PathPoint:
     ----------
     k : int
     lam : float
-    coef : array of shape (d,)
-        Coefficients of the columns of X, at most k of them nonzero.
-    intercept : float
+    coef : array of shape (d,), or (n_classes, d)
+        Coefficients of the columns of X, at most k of them nonzero; with the multinomial loss those of all classes.
+    intercept : float, or array of shape (n_classes,)
     result : Result
         The model with its bound and certificate, in the units of the problem that was solved.
     """
@@ -57,8 +64,20 @@ class PathPoint:
 
     @property
     def support(self) -> Indices:
-        """Indices of the nonzero coefficients, ascending."""
-        return np.flatnonzero(self.coef)
+        """Indices of the features with nonzero coefficients, ascending."""
+        return np.flatnonzero(self.coef if self.coef.ndim == 1 else self.coef.any(axis=0))
+
+    @property
+    def sizes(self) -> Vector:
+        """The coefficients as the problem that was solved has them; of several classes, their norm for each feature."""
+        w = self.result.w
+        return w if w.ndim == 1 else np.asarray(np.sqrt(np.square(w).sum(axis=1)))
+
+    @property
+    def n_coefficients(self) -> int:
+        """How many numbers the model has; those of several classes sum to zero."""
+        numbers = len(self.support) + bool(np.any(self.intercept))
+        return numbers if self.coef.ndim == 1 else numbers * (len(self.coef) - 1)
 
     @property
     def objective(self) -> float:
@@ -96,7 +115,7 @@ class Path(Sequence[PathPoint]):
     points : tuple of PathPoint
     feature_names : tuple of str
         The names of X's columns, or x0, x1, ...
-    loss : Loss
+    loss : Loss or Multinomial
     n_samples : float
         The number of samples, or the sum of their weights: information criteria count these as repetitions.
     constraint : Constraint
@@ -105,7 +124,7 @@ class Path(Sequence[PathPoint]):
 
     points: tuple[PathPoint, ...]
     feature_names: tuple[str, ...] = field(repr=False)
-    loss: Loss
+    loss: Loss | Multinomial
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
 
@@ -168,7 +187,7 @@ class Path(Sequence[PathPoint]):
         squared = isinstance(self.loss, Squared)
         if not squared and self.loss.name not in _LIKELIHOODS:
             raise ValueError(
-                f"{name} needs a loss that is a likelihood (squared, logistic, poisson), got {self.loss.name}"
+                f"{name} needs a loss that is a likelihood (squared, logistic, poisson, multinomial), got {self.loss.name}"
             )
         n, n_features = self.n_samples, len(self.feature_names)
         inside, d = self.constraint.free(n_features)[1], self.constraint.choices(n_features)
@@ -179,7 +198,7 @@ class Path(Sequence[PathPoint]):
             mean_loss = result.objective - 0.5 * point.lam * float(np.square(result.w, dtype=np.float64).sum())
             mean_loss = max(mean_loss, np.finfo(np.float64).tiny)
             value = n * np.log(mean_loss) if squared else 2.0 * n * mean_loss
-            value += weight * (len(point.support) + (point.intercept != 0.0))
+            value += weight * point.n_coefficients
             if name == "ebic":
                 j = self.constraint.count(np.setdiff1d(point.support, inside))
                 value += 2.0 * (gammaln(d + 1) - gammaln(j + 1) - gammaln(d - j + 1))
@@ -223,13 +242,14 @@ class Path(Sequence[PathPoint]):
 
         points = self.at(lam)
         used = np.unique(np.concatenate([point.support for point in points]))
+        what = "norm of the classes' coefficients" if isinstance(self.loss, Multinomial) else "coefficient"
         steps = Steps(
             ks=np.array([point.k for point in points]),
             objective=np.array([point.objective for point in points]),
             bound=np.array([point.lower_bound for point in points]),
             names=[self.feature_names[j] for j in used],
-            coef=np.stack([point.result.w[used] for point in points]),
-            axis="coefficient" + " of the standardised column" * points[0].certificate.scaled,
+            coef=np.stack([point.sizes[used] for point in points]),
+            axis=what + " of the standardised column" * points[0].certificate.scaled,
             required=np.stack([np.isin(used, point.certificate.required) for point in points]),
             counted="features" if self.constraint.unit_size == 1 else "groups",
         )
@@ -265,7 +285,8 @@ def sparse_path(
     X : array-like or sparse matrix of shape (n_samples, n_features)
         The samples. A data frame's columns give the features their names.
     y : array-like of shape (n_samples,)
-        The targets; for a classification loss two classes, of which the second in order counts as positive.
+        The targets; for a classification loss two classes, of which the second in order counts as positive, and for
+        ``loss="multinomial"`` more than two.
     ks : sequence of int, optional
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
@@ -313,16 +334,18 @@ def sparse_path(
     """
     names = feature_names(X)
     X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-    loss, (n, d) = as_loss(loss), X.shape
+    shared = isinstance(loss, str) and loss == Multinomial.name
+    if shared:
+        check_multinomial(solver, keep=keep, groups=groups, sign=sign, offset=offset)
+    named, (n, d) = Multinomial() if shared else as_loss(loss), X.shape
     ks = checked_ks(ks, *choices_among(d, names, keep, groups))
     constraint = constraint_of(ks[-1], d, names, keep, groups, sign)
     grid = checked_lams(lams)
-    y = as_targets(y, loss)
+    y = as_targets(y, named)
     s = normalised_weights(sample_weight, n)
     with _blas_threads(n_jobs):
         design = as_design(X, n_jobs)
         scale = standard_deviations(design, s) if standardize else None
-        problem = Problem(design, y, loss, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, scale)
@@ -330,15 +353,21 @@ def sparse_path(
                 print(point)
             return callback is not None and bool(callback(point))
 
-        results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
+        results: Mapping[tuple[int, float], Result]
+        if isinstance(named, Multinomial):
+            several = MultinomialProblem.of(design, y, constraint, grid[-1], s, fit_intercept, scale=scale)
+            results = solve_multinomial_path(several, ks, grid, tol, time_limit, random_state or 0, tell)
+        else:
+            problem = Problem(design, y, named, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
+            results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
     points = tuple(path_point(k, lam, result, scale) for (k, lam), result in results.items())
-    return Path(points, names or default_names(d), loss, counted(sample_weight, n), constraint)
+    return Path(points, names or default_names(d), named, counted(sample_weight, n), constraint)
 
 
 def path_point(k: int, lam: float, result: Result, scale: Vector | None) -> PathPoint:
     """Return a result with its coefficients in the units of X."""
     result = replace(result, certificate=replace(result.certificate, scaled=scale is not None))
-    coef = result.w if scale is None else (result.w / scale).astype(result.w.dtype)
+    coef = result.w.T if scale is None else (result.w.T / scale).astype(result.w.dtype)
     return PathPoint(k, lam, coef, result.intercept, result)
 
 
@@ -396,12 +425,15 @@ def checked_lams(lams: float | Sequence[float]) -> list[float]:
     return [float(lam) for lam in values]
 
 
-def as_targets(y: ArrayLike, loss: Loss) -> Vector:
-    """Return targets as a problem wants them: two classes as -1 and +1."""
+def as_targets(y: ArrayLike, loss: Loss | Multinomial) -> NDArray[Any]:
+    """Return targets as a problem wants them: two classes as -1 and +1, those of the multinomial loss by their numbers."""
     array = np.asarray(y)
     if loss.task != "classification":
         return array
     classes, codes = np.unique(array, return_inverse=True)
+    if isinstance(loss, Multinomial):
+        check_several(len(classes))
+        return codes
     if len(classes) != 2:
         raise ValueError(f"y must hold two classes for the {loss.name} loss, got {len(classes)}")
     return np.where(codes == 1, 1.0, -1.0)

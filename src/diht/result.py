@@ -114,8 +114,8 @@ class Model:
 
     @property
     def support(self) -> Indices:
-        """Indices of the nonzero coefficients, ascending."""
-        return np.flatnonzero(self.w)
+        """Indices of the nonzero coefficients, ascending; of several classes, of the features that any of them uses."""
+        return np.flatnonzero(self.w if self.w.ndim == 1 else self.w.any(axis=1))
 
 
 _NOTHING = Screening(np.empty(0), np.empty(0))

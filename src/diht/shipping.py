@@ -244,11 +244,11 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
         for name, value in vars(saved.structure).items()
         if name in ("keep", "groups", "sign")
     }
-    standard = saved.loss == LOSSES[saved.loss.name]()
+    loss: Any = saved.loss
     estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
         k=saved.k,
         lam=saved.lam,
-        loss=saved.loss.name if standard else saved.loss,
+        loss=loss.name if loss == type(loss)() else loss,
         fit_intercept=saved.fit_intercept,
         standardize=saved.standardize,
         **structure,
@@ -262,7 +262,7 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
     estimator.coef_, estimator.support_ = _sparse_rows(saved), saved.support
     estimator.intercept_ = intercepts[0] if saved.classes is None else intercepts
     for name in ("objective", "lower_bound", "gap"):
-        figures = [getattr(equation.figures, name) for equation in saved.equations]
+        figures = [getattr(equation.figures, name) for equation in saved.certified]
         setattr(estimator, f"{name}_", np.array(figures) if len(figures) > 1 else figures[0])
     if saved.n_features < _MANY:
         estimator.densify()

@@ -19,7 +19,8 @@ from diht.datasets import Table, read_table
 from diht.design import as_design
 from diht.estimators import standard_deviations
 from diht.loop import certificate_after, model_to_certify, solve
-from diht.losses import as_loss
+from diht.losses import Loss, as_loss
+from diht.multinomial import Multinomial
 from diht.problem import Problem, normalised_weights
 from diht.report.given import GivenModel, is_given_model, read_given_model
 from diht.report.live import LiveLine
@@ -60,6 +61,11 @@ def certify(arguments: argparse.Namespace) -> None:
 def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     """Read a model of ours and its data; the model's features in the order of the table, options in place of its own."""
     model = read_model(arguments.model)
+    own = model.loss
+    if isinstance(own, Multinomial):
+        raise ValueError(
+            f"{arguments.model}: certify knows no model of the multinomial loss yet; fit carries a certificate"
+        )
     table = read_for(model, arguments.file, arguments.target or model.data.target, needs_target=True)
     columns = columns_of(model, table, np.arange(model.n_features))
     if table.X.shape[1] != model.n_features:
@@ -69,7 +75,7 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         moved = tuple(replace(equation, indices=columns[equation.indices]) for equation in model.equations)
         structure = model.structure.moved(columns)
         model = replace(model, equations=moved, feature_names=tuple(table.feature_names), structure=structure)
-    loss = model.loss if arguments.loss is None else as_loss(arguments.loss)
+    loss: Loss = own if arguments.loss is None else as_loss(arguments.loss)
     if loss.task != model.task:
         raise ValueError(
             f"argument --loss: {loss.name} is for {loss.task}, the model of {arguments.model} for {model.task}"
@@ -203,6 +209,7 @@ def _bounds(
     limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
     constraint = model.structure.constraint(model.k, model.n_features)
     equations, findings = [], []
+    assert isinstance(model.loss, Loss)
     for equation, y in zip(model.equations, targets, strict=True):
         problem = Problem(design, y, model.loss, constraint, model.lam, s, model.fit_intercept, scale=scale)
         w, b = _model(problem, equation, scale)

@@ -20,6 +20,7 @@ from diht.commands.targets import choose_loss
 from diht.datasets import Table, atomic_write, load_breast_cancer, read_table
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
+from diht.multinomial import Multinomial
 from diht.report.live import LiveLine
 from diht.report.model import Equation, SavedModel, as_labels, to_json
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
@@ -99,7 +100,7 @@ def _check_folder(path: str) -> None:
         raise ValueError(f"argument --out: {path} cannot be written: no permission for {there}")
 
 
-def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
+def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss | Multinomial) -> Any:
     d = table.X.shape[1]
     if arguments.k > d:
         warn(f"--k {arguments.k} is more than the {d} features of the data: all of them may be used")
@@ -107,7 +108,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
     return kind(
         k=min(arguments.k, d),
         lam=arguments.lam,
-        loss=loss,
+        loss=loss.name if isinstance(loss, Multinomial) else loss,
         solver=arguments.solver,
         exact=arguments.exact,
         fit_intercept=not arguments.no_intercept,
@@ -120,7 +121,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
     )
 
 
-def _opening(table: Table, estimator: Any, loss: Loss, why: str) -> str:
+def _opening(table: Table, estimator: Any, loss: Loss | Multinomial, why: str) -> str:
     """Say what the data is and which problem will be solved."""
     n, d = table.X.shape
     target = "" if table.target_name is None else f', target "{printable(table.target_name, 40)}"'
@@ -130,7 +131,8 @@ def _opening(table: Table, estimator: Any, loss: Loss, why: str) -> str:
         shown = [f"{printable(str(a), 30)} ({b:,})" for a, b in zip(as_labels(labels), counts, strict=True)]
         lines.append(f"Classes  {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}")
     columns = ", standardised columns" if estimator.standardize else ""
-    each = " a class" if loss.task == "classification" and len(labels) > 2 else ""
+    shared = isinstance(loss, Multinomial)
+    each = " a class" if loss.task == "classification" and len(labels) > 2 and not shared else ""
     features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}{each}"
     lines.append(f"Model    {spoken(loss)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
     return "\n".join(lines)
@@ -139,9 +141,9 @@ def _opening(table: Table, estimator: Any, loss: Loss, why: str) -> str:
 def _effects(model: SavedModel, results: Sequence[Result]) -> list[NDArray[np.float64] | None]:
     """Return the coefficients of the standardised columns: the effects of one standard deviation."""
     if not model.standardize:
-        return [None] * len(results)
-    pairs = zip(model.equations, results, strict=True)
-    return [result.w[equation.indices].astype(np.float64) for equation, result in pairs]
+        return [None] * len(model.equations)
+    rows = [w for result in results for w in np.atleast_2d(result.w.T)]
+    return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
 
 
 def _varying_columns(model: SavedModel, table: Table) -> int:
@@ -164,7 +166,9 @@ def _write_report(
     from diht.report.plots import Curve, draw_coefficients, draw_convergence, to_png
 
     labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
-    curves = [Curve.of(result, label) for result, label in zip(results, labels, strict=True)]
+    curves = [
+        Curve.of(result, label if len(results) > 1 else "") for result, label in zip(results, labels, strict=False)
+    ]
     bars = [
         _bars(model, equation, label, effect)
         for label, equation, effect in zip(labels, model.equations, effects, strict=True)

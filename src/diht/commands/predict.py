@@ -22,9 +22,9 @@ Indices = NDArray[np.int64]
 def predict(arguments: argparse.Namespace) -> None:
     """Write one prediction a sample."""
     model = read_model(arguments.model)
-    if arguments.proba and model.loss.name != "logistic":
+    if arguments.proba and not model.has_probabilities:
         raise ValueError(
-            f"argument --proba: needs a model with the logistic loss, {arguments.model} has {model.loss.name}"
+            f"argument --proba: needs a model with the logistic or multinomial loss, {arguments.model} has {model.loss.name}"
         )
     table = read_for(model, arguments.file, model.data.target, needs_target=False)
     columns = columns_of(model, table, model.support)

@@ -31,7 +31,7 @@ def _tested(model: SavedModel, path: str, target: str | None) -> Predictions:
     y = np.asarray(table.y)
     if model.classes is None and y.dtype.kind not in "biuf":
         raise ValueError(f"{path}: the target holds texts such as {str(y[0])!r}, the model is for numbers")
-    likely = model.probabilities(table.X, columns) if model.loss.name == "logistic" else None
+    likely = model.probabilities(table.X, columns) if model.has_probabilities else None
     if model.classes is not None:
         y = np.array(as_labels(y), dtype=object)
     predicted = np.array(model.predict(table.X, columns), dtype=y.dtype)

@@ -21,6 +21,7 @@ from diht import __version__
 from diht.constraint import Constraint
 from diht.datasets import atomic_write
 from diht.losses import LOSSES, Loss
+from diht.multinomial import Multinomial
 from diht.report.document import MAX_WHOLE, Node, parse, parse_text
 from diht.result import Status, relative
 from diht.structure import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
@@ -213,7 +214,7 @@ class SavedModel:
 
     Attributes
     ----------
-    loss : Loss
+    loss : Loss or Multinomial
         With its parameters.
     k, lam, fit_intercept, standardize
         The problem that was posed.
@@ -226,7 +227,7 @@ class SavedModel:
     classes : tuple of str or of numbers, or None
         Sorted; None for regression. With two classes there is one equation, which speaks for the second.
     equations : tuple of Equation
-        One, or one a class where there are more than two.
+        One, or one a class where there are more than two; with the multinomial loss they share features and figures.
     data : Data
         What it was fitted to.
     structure : Structure
@@ -235,7 +236,7 @@ class SavedModel:
         When it was fitted, ISO 8601.
     """
 
-    loss: Loss
+    loss: Loss | Multinomial
     k: int
     lam: float
     fit_intercept: bool
@@ -252,8 +253,10 @@ class SavedModel:
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
-        loss, rows = estimator._loss(), _nonzero_rows(estimator.coef_)
+        loss, rows = estimator._named_loss(), _nonzero_rows(estimator.coef_)
         results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
+        if isinstance(loss, Multinomial):
+            results = results * len(rows)
         classes = None
         if loss.task == "classification":
             classes = as_labels(estimator.classes_) if table is not None else tuple(_plain(estimator.classes_))
@@ -285,6 +288,16 @@ class SavedModel:
         return self.loss.task
 
     @property
+    def certified(self) -> tuple[Equation, ...]:
+        """The equations with a certificate of their own: all, or the first of those that share one."""
+        return self.equations[:1] if isinstance(self.loss, Multinomial) else self.equations
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether the loss gives any."""
+        return self.loss.name in ("logistic", "multinomial")
+
+    @property
     def support(self) -> Indices:
         """Indices of the features that any equation uses, ascending."""
         return np.unique(np.concatenate([equation.indices for equation in self.equations]))
@@ -301,20 +314,21 @@ class SavedModel:
         """Return one prediction a row: a number, or one of the classes."""
         u = self.decision(X, columns)
         if self.classes is None:
+            assert isinstance(self.loss, Loss)
             return list(self.loss.mean(u[:, 0]))
         winners = (u[:, 0] > 0).astype(np.int64) if u.shape[1] == 1 else u.argmax(axis=1)
         return [self.classes[c] for c in winners]
 
     def probabilities(self, X: Any, columns: Indices | None = None) -> NDArray[Any]:
-        """Return each class's probability, of shape (N, number of classes); only the logistic loss gives any."""
-        if self.loss.name != "logistic" or self.classes is None:
+        """Return each class's probability, of shape (N, number of classes); two losses give any."""
+        if not self.has_probabilities or self.classes is None:
             raise ValueError(
-                f"probabilities need a model with the logistic loss, this one has the {self.loss.name} loss"
+                f"probabilities need a model with the logistic or multinomial loss, this one has the {self.loss.name} loss"
             )
         u = self.decision(X, columns)
         if u.shape[1] == 1:
             u = np.column_stack([-u[:, 0], u[:, 0]])
-        log_p = log_expit(u)
+        log_p = u if isinstance(self.loss, Multinomial) else log_expit(u)
         return np.asarray(np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True)))
 
 
@@ -392,10 +406,13 @@ def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
     }
 
 
-def _parameters(loss: Loss) -> dict[str, Any]:
+_KINDS: dict[str, type[Loss] | type[Multinomial]] = {**LOSSES, Multinomial.name: Multinomial}
+
+
+def _parameters(loss: Loss | Multinomial) -> dict[str, Any]:
     """Return the settings of a built-in loss, such as gamma and delta."""
-    if LOSSES.get(loss.name) is not type(loss):
-        raise ValueError(f"loss must be one of {list(LOSSES)} to be saved, got {loss!r}")
+    if _KINDS.get(loss.name) is not type(loss):
+        raise ValueError(f"loss must be one of {list(_KINDS)} to be saved, got {loss!r}")
     return dict(vars(loss))
 
 
@@ -491,14 +508,14 @@ def _check_format(root: Node) -> None:
         )
 
 
-def _loss(node: Node) -> Loss:
+def _loss(node: Node) -> Loss | Multinomial:
     if not isinstance(node.value, dict):
         raise node.wrong("an object")
-    name = Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(LOSSES)
-    standard: Any = LOSSES[name]()
+    name = Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(_KINDS)
+    standard: Any = _KINDS[name]()
     entries = node.entries("name", *vars(standard))
     try:
-        loss: Loss = LOSSES[name](**{key: entries[key].number() for key in vars(standard)})
+        loss: Loss | Multinomial = _KINDS[name](**{key: entries[key].number() for key in vars(standard)})
     except ValueError as error:
         raise error if str(error).startswith(node.path) else node.fail(str(error)) from None
     return loss
@@ -513,14 +530,15 @@ def _names(node: Node, n_features: int) -> tuple[str, ...]:
     return names
 
 
-def _classes(node: Node, loss: Loss) -> tuple[Label, ...] | None:
+def _classes(node: Node, loss: Loss | Multinomial) -> tuple[Label, ...] | None:
     if loss.task == "regression":
         if node.value is not None:
             raise node.wrong("null for a regression loss")
         return None
     classes = tuple(item.value for item in node.items())
-    if len(classes) < 2:
-        raise node.wrong("at least two classes")
+    least = 3 if isinstance(loss, Multinomial) else 2  # two classes differ by a logistic model
+    if len(classes) < least:
+        raise node.wrong(f"at least {('two', 'three')[least - 2]} classes")
     if not any(all(isinstance(label, kind) for label in classes) for kind in (str, bool)):
         for item in node.items():
             item.number()
@@ -575,7 +593,23 @@ def _equations(node: Node, model: SavedModel) -> tuple[Equation, ...]:
     items = node.items()
     if len(items) != len(labels):
         raise node.fail(f"{len(items)} equations, where {len(labels)} are expected")
-    return tuple(_equation(item, label, model) for item, label in zip(items, labels, strict=True))
+    equations = tuple(_equation(item, label, model) for item, label in zip(items, labels, strict=True))
+    if isinstance(model.loss, Multinomial):
+        _check_shared(node, equations, model.k)
+    return equations
+
+
+def _check_shared(node: Node, equations: Sequence[Equation], k: int) -> None:
+    """Raise unless the classes share k features, their drop costs and one certificate."""
+    costs: dict[int, float] = {}
+    for equation in equations:
+        if vars(equation.figures) != vars(equations[0].figures):
+            raise node.fail("classes with certificates of their own, where all have one in common")
+        for j, cost in zip(equation.indices.tolist(), equation.drop_cost.tolist(), strict=True):
+            if costs.setdefault(j, cost) != cost:
+                raise node.fail(f"feature {j} has more than one drop_cost")
+    if len(costs) > k:
+        raise node.fail(f"{len(costs)} features in all, where k = {k} are allowed")
 
 
 def equation_labels(classes: Sequence[Label] | None) -> Sequence[Label | None]:

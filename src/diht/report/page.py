@@ -195,11 +195,11 @@ def _of_all(model: SavedModel) -> str:
     return f"{used:,} of {model.n_features:,} feature{'s' * (model.n_features != 1)}"
 
 
-def _labels(model: SavedModel) -> list[str]:
+def _labels(equations: Sequence[Equation]) -> list[str]:
     """What to call each equation; nothing where there is one only."""
-    if len(model.equations) == 1:
+    if len(equations) == 1:
         return [""]
-    return [f"class {quoted(equation.label)}" for equation in model.equations]
+    return [f"class {quoted(equation.label)}" for equation in equations]
 
 
 # ------------------------------------------------------------------------------------------------------- what it is
@@ -213,7 +213,7 @@ def _head(model: SavedModel, title: str) -> str:
         "data": f"{'' if data.file is None else data.file + ': '}{data.n_samples:,} samples, {model.n_features:,} features",
         "target": data.target or "",
         "classes": classes + more,
-        "allowed": allowed(model) + (" for each class" if len(model.equations) > 1 else ""),
+        "allowed": allowed(model) + (" for each class" if len(model.certified) > 1 else ""),
         "loss": f"{spoken(model.loss)}{_parameters(model)}",
         "ridge": f"lam = {model.lam:g}{', on standardised columns' if model.standardize else ''}",
         "intercept": "yes" if model.fit_intercept else "no",
@@ -251,7 +251,7 @@ def _certificate(model: SavedModel, story: Story) -> str:
     if worst.relative_gap > max(tol, WIDE):
         kind, word = "none", "wide gap"
     badge = f'<p><span class="badge {kind}">{word}</span></p>'
-    figures = _class_figures(model) if len(model.equations) > 1 else _tiles(model)
+    figures = _class_figures(model) if len(model.certified) > 1 else _tiles(model)
     faint = f'<p class="faint">{_text(definition)}</p>'
     return f'<div class="card"><div>{badge}{_paragraphs(meaning)}</div>{figures}<div>{faint}</div></div>'
 
@@ -293,7 +293,7 @@ def _features(model: SavedModel, story: Story) -> str:
     effects = _effects(model, story)
     tables = "".join(
         f"<div>{f'<h3>{_text(label)}</h3>' if label else ''}{_feature_table(model, equation, effect)}</div>"
-        for label, equation, effect in zip(_labels(model), model.equations, effects, strict=True)
+        for label, equation, effect in zip(_labels(model.equations), model.equations, effects, strict=True)
     )
     return (
         f'<div class="classes">{tables}</div>{_paragraphs(direction(model), _required(model, effects[0] is not None))}'
@@ -304,8 +304,8 @@ def _effects(model: SavedModel, story: Story) -> list[Vector | None]:
     """Return the coefficients of the standardised columns, where they are known: they can be compared."""
     if not model.standardize or not story.results:
         return [None] * len(model.equations)
-    pairs = zip(model.equations, story.results, strict=True)
-    return [result.w[equation.indices].astype(np.float64) for equation, result in pairs]
+    rows = [w for result in story.results for w in np.atleast_2d(result.w.T)]
+    return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
 
 
 def _feature_table(model: SavedModel, equation: Equation, effects: Vector | None) -> str:
@@ -361,7 +361,7 @@ def _required(model: SavedModel, has_effects: bool) -> str:
     if np.any(np.isinf(costs)):
         sentences.append("Kept features were asked for.")
     excluded = model.equations[0].figures.excluded
-    if len(model.equations) == 1 and excluded:
+    if len(model.certified) == 1 and excluded:
         sentences.append(
             f"Of the {model.n_features:,} features {excluded:,} are proved to be in no best possible model."
         )
@@ -385,7 +385,7 @@ def _floats(values: Any) -> list[float]:
 
 
 def _convergence(model: SavedModel, story: Story) -> str:
-    pairs = zip(_labels(model), story.results, strict=False)
+    pairs = zip(_labels(model.certified), story.results, strict=False)
     charts = [_closing(Curve.of(result), label or "The two bounds") for label, result in pairs]
     charts = [chart for chart in charts if chart.series[0].x[0] < chart.series[0].x[-1]]  # a single step shows nothing
     steps = sum(result.n_iter for result in story.results)
@@ -422,7 +422,7 @@ def _stairs(values: Vector) -> list[float]:
 def _choice(model: SavedModel, story: Story) -> str:
     """Draw the scores, and the path of the lam that was chosen."""
     charts = [] if story.scores is None else [_scores(model, story)]
-    for label, path in zip(_labels(model), story.paths, strict=False):
+    for label, path in zip(_labels(model.certified), story.paths, strict=False):
         charts.append(_path_bounds(model, path, label))
         charts.append(_path_coefficients(model, path, label))
     said = {
@@ -470,7 +470,9 @@ def _chosen(model: SavedModel) -> list[tuple[float, str]]:
 def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
     points = path.at(model.lam)
     used = np.unique(np.concatenate([point.support for point in points]))
-    W = np.stack([(point.result.w if model.standardize else point.coef)[used] for point in points])
+    W = np.stack(
+        [point.sizes[used] if model.standardize or point.coef.ndim > 1 else point.coef[used] for point in points]
+    )
     largest = np.argsort(-np.abs(W).max(axis=0), kind="stable")[:_NAMED]
     ks = _floats(point.k for point in points)
     series = [
@@ -478,6 +480,7 @@ def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
         for ink, j in zip(INKS, largest, strict=False)
     ]
     what = "coefficients per standard deviation" if model.standardize else "coefficients"
+    what = f"norms of the classes' {what}" if points[0].coef.ndim > 1 else what
     title = f"Coefficients{f', {label}' if label else ''}"
     return Chart(printable(title, 44), f"{what}, the largest {len(series)}", "k", series, x_whole=True, from_zero=False)
 
@@ -584,8 +587,8 @@ def _bins(name: str, p: Vector, right: NDArray[np.bool_], ink: str, banded: bool
 
 def _ties(model: SavedModel, story: Story) -> str:
     parts = []
-    for label, equation, result in zip(_labels(model), model.equations, story.results, strict=False):
-        own = set(equation.indices.tolist())
+    for label, equation, result in zip(_labels(model.certified), model.certified, story.results, strict=False):
+        own = set((equation.indices if len(model.certified) > 1 else model.support).tolist())
         most = result.objective + _NEAR * abs(result.objective)
         near = (other for other in result.pool if other.objective <= most and set(other.support.tolist()) != own)
         others = list(islice(near, _MODELS))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
+from diht.multinomial import Multinomial
 from diht.report.model import Equation, Figures, Label, SavedModel, Structure
 from diht.result import Status, rounded_down, rounded_up
 
@@ -102,7 +103,7 @@ def quoted(label: Label | None) -> str:
     return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
 
 
-def spoken(loss: Loss) -> str:
+def spoken(loss: Loss | Multinomial) -> str:
     """Return the name of a loss as it is shown in a sentence."""
     return loss.name.replace("_", " ")
 
@@ -161,12 +162,12 @@ def _required(model: SavedModel) -> str:
     """Say what the mark means, where there is one, and how many features are out."""
     sentences = []
     if any(len(equation.required) for equation in model.equations):
-        each = " for the class" if len(model.equations) > 1 else ""
+        each = " for the class" if len(model.certified) > 1 else ""
         sentences.append(
             f"Features with a * are required: proved to be in every best possible model{each} with {allowed(model)}. "
             "Without one of them the objective is higher by its drop cost at least, whatever takes its place."
         )
-    if len(model.equations) == 1 and (out := model.equations[0].figures.excluded):
+    if len(model.certified) == 1 and (out := model.equations[0].figures.excluded):
         sentences.append(
             f"{out:,} of the {model.n_features:,} features {_are(out)} proved to be in no best possible model."
         )
@@ -198,10 +199,12 @@ def direction(model: SavedModel) -> str:
 
 def _fewer(model: SavedModel, context: Context) -> str:
     """Explain a model with fewer features than allowed."""
-    lacking = [equation for equation in model.equations if len(equation.indices) < model.k]
+    each = len(model.certified) > 1
+    sizes = [len(equation.indices) for equation in model.equations] if each else [len(model.support)]
+    lacking = [equation for equation, size in zip(model.certified, sizes, strict=True) if size < model.k]
     if not lacking or model.structure != Structure():
         return ""
-    most, each = min(len(equation.indices) for equation in lacking), len(model.equations) > 1
+    most = min(sizes)
     who = "Some classes use" if each else "The model uses"
     start = f"{who} {'only ' + str(most) if each else most} of the {model.k} features allowed:"
     if context.n_varying < model.k:
@@ -262,7 +265,7 @@ def _meaning(model: SavedModel, context: Context) -> str:
     """Say what the gap proves, in the words of somebody who has to report the model."""
     gap, limit = _worst(model).relative_gap, allowed(model)
     who = "This" if context.fitted else "Your"
-    each = " (for the worst of the classes)" if len(model.equations) > 1 else ""
+    each = " (for the worst of the classes)" if len(model.certified) > 1 else ""
     if gap <= context.tol:
         return (
             f"{who} model is the best possible with {limit}, up to {percent(gap)} of its objective{each}: no other "
@@ -324,7 +327,11 @@ def _remedies(model: SavedModel, status: Status, exact: bool) -> str:
         return f"allow more iterations (--max-iter), or {ridge}"
     if status is Status.STOPPED:
         return f"let it run longer, or {ridge}"
-    return ridge if exact else f"search on with --exact (and a --time-limit, for it may take long), or {ridge}"
+    return (
+        ridge
+        if exact or isinstance(model.loss, Multinomial)
+        else f"search on with --exact (and a --time-limit, for it may take long), or {ridge}"
+    )
 
 
 def _round_up(gap: float) -> float:
@@ -335,7 +342,7 @@ def _round_up(gap: float) -> float:
 
 def certificate_in_words(model: SavedModel, context: Context, findings: Sequence[Finding] = ()) -> str:
     """Return the figures of the certificate and what they mean; and what was found about a given model."""
-    several = len(model.equations) > 1
+    several = len(model.certified) > 1
     figures = _figure_table(model) if several else _figure_lines(model, model.equations[0].figures)
     return "\n\n".join(
         filter(
