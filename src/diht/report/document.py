@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MAX_BYTES", "MAX_WHOLE", "Node", "parse", "parse_text"]
+__all__ = ["MAX_WHOLE", "Node", "parse", "parse_text", "read_text"]
 
 MAX_BYTES = 1 << 28  # a model of a million named features takes a fifth of this
 MAX_WHOLE = 1 << 53  # what any JSON reader holds exactly
@@ -99,21 +99,26 @@ class Node:
 
 def parse(path: str) -> Any:
     """Return a file as JSON objects; ValueError, one line that names it, for any damage."""
+    text = read_text(path)
+    if not text:
+        raise ValueError(f"{path}: empty file")
+    return parse_text(text, path)
+
+
+def read_text(path: str, encoding: str = "utf-8") -> str:
+    """Return what a file holds, line ends as they are; an error of one line that names it if it cannot be read, or is too large."""
     try:
         size = os.path.getsize(path)
         if size > MAX_BYTES:
             raise ValueError(f"{path}: {size} bytes are too many for a model")
-        with open(path, encoding="utf-8") as stream:
-            text = stream.read()
+        with open(path, encoding=encoding, newline="") as stream:
+            return stream.read()
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
     except OSError as error:
         raise type(error)(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise ValueError(f"{path}: not a model file: not UTF-8 text") from None
-    if not text:
-        raise ValueError(f"{path}: empty file")
-    return parse_text(text, path)
 
 
 def parse_text(text: str, path: str) -> Any:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
-import os
 from dataclasses import dataclass, replace
 
-from diht.report.document import MAX_BYTES, MAX_WHOLE, Node, parse
+from diht.report.document import MAX_WHOLE, Node, parse, read_text
 
 __all__ = ["GivenModel", "is_given_model", "read_given_model"]
 
@@ -155,21 +155,12 @@ def _named_alone(path: str, rows: list[tuple[int, list[str]]]) -> GivenModel:
 
 def _cells(path: str) -> list[tuple[int, list[str]]]:
     """Return the lines of a table that are not empty, with their numbers; commas, semicolons or tabs separate the cells."""
+    text = read_text(path, "utf-8-sig")
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    delimiter = next((c for c in ",;\t" if c in first), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True)
     try:
-        if os.path.getsize(path) > MAX_BYTES:
-            raise ValueError(f"{path}: {os.path.getsize(path)} bytes are too many for a model")
-        with open(path, encoding="utf-8-sig", newline="") as stream:
-            first = next((line for line in stream if line.strip()), "")
-            delimiter = next((c for c in ",;\t" if c in first), ",")
-            stream.seek(0)
-            reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
-            rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: no such file") from None
-    except OSError as error:
-        raise type(error)(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ValueError(f"{path}: not UTF-8 text") from None
+        rows = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except csv.Error as error:
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
     return [(line, cells) for line, cells in rows if any(cells)]
