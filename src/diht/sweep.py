@@ -46,7 +46,7 @@ __all__ = ["WiderBound", "solve_path"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_ENOUGH = 0.1  # a relaxation is solved to this fraction of the gap that it leaves
+_ENOUGH = 0.3  # a relaxation is solved to this fraction of the gap that it leaves
 _MOST_LOOKS = 10  # at a relaxation
 _FEATURES, _AT_LEAST = 2, 50  # of a working set, as a multiple of those that a model may have, and in any case
 _MOST_GRAM = 6000  # features up to which a shift is looked for
@@ -54,6 +54,9 @@ _LEFT = 0.9  # fraction of the features up to which another shift is worth its w
 _SHIFT_ACCURACY = 1e-5
 _SMALL = 1e5  # entries of X up to which swaps cost next to nothing
 _SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
+_DEAR = 2e7  # bytes of an X whose relaxation is solved again only once
+_DRIFT = 2.0  # the gap has grown so much
+_NEAR = 10.0  # and to so many times the tolerance; below that it is not worth a search for swaps either
 _LONGLIST, _SHORTLIST = 20, 5  # swaps to try, for a small and for a larger X
 _MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it
 _BETTER = 1e-9  # relative fall of the objective that is worth another look
@@ -119,6 +122,7 @@ class _Shared:
 
     gram: Gram | None = None
     relaxed: _State | None = None  # the state of the last relaxation, whose dense working set serves again
+    gap: float = 0.0  # relative gap that it left
     settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
 
 
@@ -174,7 +178,8 @@ class _Nearby(Auto):
 
     def _relax_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Solve the relaxation as far as that is useful, and keep what its solution rounds to; a shift proves more."""
-        if isinstance(state.bound, ShiftedBound):
+        enough = max(_DRIFT * self.shared.gap, _NEAR * self.tol) if problem.design.nbytes > _DEAR else 0.0
+        if isinstance(state.bound, ShiftedBound) or state.gap <= enough * abs(state.objective):
             return
         relaxed = Relaxed(random_state=self.random_state)
         inner = self._resumed(problem, state, relaxed)
@@ -187,6 +192,7 @@ class _Nearby(Auto):
                 break
         self.shared.relaxed = inner
         self._try(problem, state, relaxed.relaxed_model(problem, inner), inner.engine.b)
+        self.shared.gap = state.gap / max(abs(state.objective), np.finfo(float).tiny)
 
     def _resumed(self, problem: Problem, state: AutoState, relaxed: Relaxed) -> _State:
         """Go on from the relaxation of the point before: on its working set, as long as that is not much too large."""
@@ -252,7 +258,8 @@ class _Nearby(Auto):
         best, design = state.pool.best, problem.design
         assert best is not None
         small = float(problem.shape[0]) * problem.shape[1] <= _SMALL
-        settled = not small and best.support.tobytes() in self.shared.settled
+        near = design.nbytes > _DEAR and state.gap <= _NEAR * self.tol * abs(state.objective)
+        settled = not small and (near or best.support.tobytes() in self.shared.settled)
         undecided = None if settled else self._undecided(problem, state)
         if undecided is None:
             return
@@ -372,6 +379,8 @@ class _Sweep:
             problem, result = self.at(k, lam), self.results[k, lam]
             if result.status is Status.OPTIMAL or (other > k and other not in improved):
                 continue
+            if other < k and np.all(np.isin(self.results[other, lam].support, result.support)):
+                continue  # the smaller model is a part of this one
             model = self.model(other, lam)
             tried = _grown(problem, model) if other < k else _shrunk(problem, model)
             if tried.objective < result.objective - _BETTER * abs(result.objective):
@@ -491,10 +500,13 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
 def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
     """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
     c = problem.s * problem.loss.second_derivative(design.matvec(x) + b, problem.y)
-    Z = design.toarray()
-    if problem.fit_intercept and c.sum() > 0.0:
-        Z = Z - (c / c.sum()) @ Z
-    H = Z.T @ (c[:, None] * Z)
+    if design.has_short_rows:
+        H = design.hessian(c, problem.fit_intercept)
+    else:
+        Z = design.toarray()
+        if problem.fit_intercept and c.sum() > 0.0:
+            Z = Z - (c / c.sum()) @ Z
+        H = Z.T @ (c[:, None] * Z)
     H[np.diag_indices(len(H))] += problem.lam
     return np.asarray(H)
 

@@ -177,6 +177,12 @@ class Design(ABC):
         return float(self.shape[0]) * self.shape[1] ** 2
 
     @property
+    def has_short_rows(self) -> bool:
+        """Whether a Hessian is formed from the stored entries, row by row, for less than as a product of dense matrices."""
+        n, d = self.shape
+        return self.gram_cost() <= 0.5 * float(n) * d * d
+
+    @property
     def long_products(self) -> bool:
         """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
         return False

@@ -484,6 +484,31 @@ def csr_keep(
             q += one
 
 
+@jit
+def csc_count(indices: Array, indptr: Array, columns: Array, counts: Array) -> None:
+    """Add the number of entries that some columns have in row ``i`` to ``counts[i + 1]``."""
+    one = np.uint64(1)
+    for j in columns:
+        for p in range(np.uint64(indptr[j]), np.uint64(indptr[np.uint64(j) + one])):
+            counts[np.uint64(indices[p]) + one] += 1
+
+
+@jit
+def csc_keep(
+    data: Array, indices: Array, indptr: Array, columns: Array, new_data: Array, new_indices: Array, ends: Array
+) -> None:
+    """Copy the entries of some columns to their rows, each to where ``ends`` says that its row ends so far."""
+    one = np.uint64(1)
+    for place in range(columns.size):
+        j = np.uint64(columns[place])
+        for p in range(np.uint64(indptr[j]), np.uint64(indptr[j + one])):
+            i = np.uint64(indices[p])
+            q = np.uint64(ends[i])
+            new_data[q] = data[p]
+            new_indices[q] = place
+            ends[i] += 1
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Dense rows: X is C-contiguous; `flat` kernels take the transpose of a Fortran-ordered X, which is C-contiguous
 

@@ -276,12 +276,32 @@ class SparseDesign(StoredDesign):
         return g
 
     def columns(self, support: Index) -> SparseDesign:
-        """Return a compact copy restricted to some features."""
+        """Return a compact copy restricted to some features; of few of them from the CSC, if it is there or will pay."""
         import scipy.sparse as sp
 
+        support = np.asarray(support, dtype=np.int64)
+        arrays = self._kept_columns(support) if self._columns_pay(support) else self._kept_entries(support)
+        kept = sp.csr_array(arrays, shape=(self.shape[0], support.size))
+        return SparseDesign(kept, self.n_threads, self._nonnegative)
+
+    def _kept_columns(self, support: Index) -> tuple[Vector, Index, Index]:
+        """Return the CSR arrays of some features, read from the CSC."""
         from diht.design import kernels
 
-        support = np.asarray(support, dtype=np.int64)
+        arrays, counts = self._by_columns(), self._column_counts()
+        self._passes += float(counts[support].sum()) / max(1, self._stored)
+        indptr = np.zeros(self.shape[0] + 1, dtype=arrays.indptr.dtype)
+        kernels.csc_count(arrays.indices, arrays.indptr, support, indptr)
+        np.cumsum(indptr, out=indptr)
+        data = np.empty(indptr[-1], dtype=self.dtype)
+        indices = np.empty(indptr[-1], dtype=arrays.indices.dtype)
+        kernels.csc_keep(*arrays, support, data, indices, indptr[:-1].copy())
+        return data, indices, indptr
+
+    def _kept_entries(self, support: Index) -> tuple[Vector, Index, Index]:
+        """Return the CSR arrays of some features, read from all rows."""
+        from diht.design import kernels
+
         arrays = self._by_rows()
         self._passes += 1.0
         position = np.full(self.shape[1], -1, dtype=np.int32)  # the shorter, the more of it stays in the cache
@@ -296,17 +316,25 @@ class SparseDesign(StoredDesign):
         data = np.empty(indptr[-1], dtype=self.dtype)
         indices = np.empty(indptr[-1], dtype=arrays.indices.dtype)
         run_parts(lambda start, stop: kernels.csr_keep(*arrays, start, stop, position, data, indices, indptr), parts)
-        kept = sp.csr_array((data, indices, indptr), shape=(self.shape[0], support.size))
-        return SparseDesign(kept, self.n_threads, self._nonnegative)
+        return data, indices, indptr
 
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``, pair by pair of the entries of a row."""
         from diht.design.weighted import csr_gram
 
-        gram = np.zeros((self.shape[1], self.shape[1]))
+        arrays, c, size = self._by_rows(), frozen_vector("c", c, self.shape[0]), (self.shape[1], self.shape[1])
         self._passes += 1.0
-        csr_gram(*self._by_rows(), frozen_vector("c", c, self.shape[0]), gram)
-        return gram
+        halves = []
+
+        def add(start: int, stop: int) -> None:
+            half = np.zeros(size)
+            csr_gram(*arrays, start, stop, c, half)
+            halves.append((start, half))
+
+        parts, _ = self._cut(NO_INDEX, scatter=False)
+        run_parts(add, parts)
+        gram = sum(half for _, half in sorted(halves, key=lambda part: part[0]))
+        return np.asarray(gram + np.transpose(gram))
 
     def gram_cost(self) -> float:
         """Return the number of multiplications of :meth:`weighted_gram`; each takes several times as long as a dense one."""

@@ -135,8 +135,7 @@ class NewtonEngine(Engine):
         super().__init__(problem, features, alpha)
         part = problem.design if features is None else problem.design.columns(features)
         self.X = part.toarray()
-        entries = float(self.X.size)
-        self.short_rows = part if part.gram_cost() <= 0.5 * entries * self.X.shape[1] else None
+        self.short_rows = part if part.has_short_rows else None
         if features is not None:
             problem.design.count_reads_of(part)
         self.minimise, self.many = Minimiser(self.X.shape[0], many), many

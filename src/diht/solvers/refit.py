@@ -35,15 +35,18 @@ from diht.solvers.smoothing import Moreau
 __all__ = ["refit"]
 
 Vector = NDArray[np.float64]
-Direction = Callable[[Vector, Vector], Vector]
+Equations = Callable[
+    [Vector], Callable[[Vector], Vector]
+]  # from the curvatures of the samples and a gradient to a direction
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
-_SHORT = 2e8  # and up to which this is not questioned
-_PER_ENTRY, _PER_ENTRY_FAST = 5e3, 300.0  # or so many for each stored entry: ascent reads just these, many times or few
+_SHORT, _SHORT_FAST = 2e8, 1e7  # and up to which this is not questioned, where ascent needs many epochs or few
+_PER_ENTRY, _PER_ENTRY_FAST = 5e3, 300.0  # or so many for each stored entry: ascent reads just these
 _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
+_REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
 _MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
@@ -136,8 +139,8 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
     if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
-        worth = _PER_ENTRY_FAST if _ascends_fast(objective) else _PER_ENTRY
-        if _direct_cost(design) > min(_DIRECT, max(_SHORT, worth * design.nbytes / 12)):
+        short, worth = (_SHORT_FAST, _PER_ENTRY_FAST) if _ascends_fast(objective) else (_SHORT, _PER_ENTRY)
+        if _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12)):
             return _ascended
         if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
             return _interior
@@ -246,17 +249,25 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
 
 
 def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
-    """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides."""
+    """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
+
+    A Hessian serves once more where it leads nearly as far as its own step hoped for.
+    """
     problem, design = objective.problem, objective.design
-    solve = _direction(problem, design)
+    equations = _direction(problem, design)
     model = objective.model(x, design.matvec(x), b)
     gradient = objective.gradient(model)
+    curvature, solve, decrease = np.empty(0), None, 0.0
     for _ in range(_MAX_NEWTON):
         if objective.stop():
             break
-        curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
-        direction = solve(curvature, gradient)
-        decrease = -float(gradient @ direction)
+        direction, before = (None, decrease) if solve is None else (solve(gradient), decrease)
+        decrease = 0.0 if direction is None else -float(gradient @ direction)
+        if direction is None or not (decrease <= 0.5 * rtol * abs(model.value) or decrease < _REUSED * before):
+            curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
+            solve = equations(curvature)
+            direction = solve(gradient)
+            decrease = -float(gradient @ direction)
         if not decrease > rtol * abs(model.value):
             break
         product, change = model.u - model.b, design.matvec(direction)
@@ -324,14 +335,14 @@ def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> tuple[_Model, f
     return objective.model(x, design.matvec(x), b), bound if np.all(abs(ends - inside) <= edge) else -np.inf
 
 
-def _direction(problem: Problem, design: Design) -> Direction:
+def _direction(problem: Problem, design: Design) -> Equations:
     """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
     on_short_rows, k = design.gram_cost(), design.shape[1]
     if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
         return partial(_direct, problem, partial(design.hessian, centred=problem.fit_intercept))
     if _direct_cost(design) <= _DIRECT:
         return partial(_direct, problem, partial(_hessian, problem, design.toarray()))
-    return partial(_conjugate_gradients, problem, design)
+    return lambda curvature: partial(_conjugate_gradients, problem, design, curvature)
 
 
 def _hessian(problem: Problem, X: Vector, curvature: Vector) -> Vector:
@@ -342,15 +353,15 @@ def _hessian(problem: Problem, X: Vector, curvature: Vector) -> Vector:
     return np.asarray(X.T @ (curvature[:, None] * X))
 
 
-def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector, gradient: Vector) -> Vector:
+def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector) -> Callable[[Vector], Vector]:
     """Factorise the Hessian with its ridge."""
     hessian = form(curvature)
     hessian[np.diag_indices(len(hessian))] += problem.lam
     scale = 1.0 / np.sqrt(np.diag(hessian))
     factor, failed = dpotrf(hessian * np.outer(scale, scale), lower=1)
     if failed:  # definite, but not to rounding: a diagonal step instead
-        return -gradient * scale**2
-    return np.asarray(-scale * dpotrs(factor, scale * gradient, lower=1)[0])
+        return lambda gradient: -gradient * scale**2
+    return lambda gradient: np.asarray(-scale * dpotrs(factor, scale * gradient, lower=1)[0])
 
 
 def _conjugate_gradients(problem: Problem, design: Design, curvature: Vector, gradient: Vector) -> Vector:
