@@ -128,7 +128,7 @@ class Minimiser:
 
 def steps_worth(n: int, rank: int) -> int:
     """How many steps cost as much as an interior point method; its operations are those of products of matrices, and fast."""
-    return max(int(barrier_operations(n, rank) / 8.0 / (n * n + 1e5)), FEWEST_STEPS)
+    return max(int(barrier_operations(n, rank) / 4.0 / (n * n + 1e5)), FEWEST_STEPS)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
