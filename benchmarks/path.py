@@ -11,18 +11,19 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent / "comparison"))  # which knows the way to this folder, too
+
+from benchmark_utils.data import genes
+
 from diht import SparseClassifier, SparseRegressor, sparse_path
 from diht.datasets import fetch_imdb
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent / "comparison")]
-from benchmark_utils.data import genes  # noqa: E402
-
-from instances import reg  # noqa: E402
+from instances import reg
 
 Case = tuple[str, Any, Any, str, float, Sequence[int]]
 
@@ -42,11 +43,11 @@ def cases(data: Path | None) -> Iterator[Case]:
     yield "imdb", X, y, "smoothed_hinge", 2e-4, range(4, 201, 4)
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    """How long something takes."""
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """How many seconds something takes, and what it returns."""
     start = perf_counter()
-    work()
-    return perf_counter() - start
+    result = work()
+    return perf_counter() - start, result
 
 
 def line(case: Case, repeats: int) -> str:
@@ -56,14 +57,11 @@ def line(case: Case, repeats: int) -> str:
     fitted = estimator(k=ks[-1], lam=lam, loss=loss)
     sparse_path(X, y, ks=ks[:2], lams=lam, loss=loss)  # compiles
     fitted.fit(X, y)
-    times = []
-    for _ in range(repeats):
-        fit = seconds(lambda: fitted.fit(X, y))
-        path: list[Any] = []
-        times.append((fit, seconds(lambda: path.append(sparse_path(X, y, ks=ks, lams=lam, loss=loss)))))  # noqa: B023
-    fit, whole = (median(column) for column in zip(*times, strict=True))
-    ratio = median(b / a for a, b in times)
-    gaps = [point.relative_gap for point in path[0]]
+    follow = partial(sparse_path, X, y, ks=ks, lams=lam, loss=loss)
+    runs = [(timed(partial(fitted.fit, X, y)), timed(follow)) for _ in range(repeats)]
+    fit, whole = (median(seconds for seconds, _ in column) for column in zip(*runs, strict=True))
+    ratio = median(path / fit for (fit, _), (path, _) in runs)
+    gaps = [point.relative_gap for point in runs[0][1][1]]
     shape = f"{X.shape[0]:,} x {X.shape[1]:,}"
     return (
         f"| {name} | {shape} | {loss} | {ks[0]} to {ks[-1]} | {fit:.2f} | {whole:.1f} | {ratio:.1f} | "

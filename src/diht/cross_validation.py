@@ -579,10 +579,6 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         targets: dict[str, Array] = {"": codes} if self._is_shared else {**_one_vs_rest(classes, codes)}
         return targets, s, classes
 
-    @property
-    def _is_shared(self) -> bool:
-        return isinstance(self.loss, str) and self.loss == Multinomial.name
-
     def _check_classes(self, classes: Array | None) -> None:
         if self._is_shared and classes is not None:
             check_several(len(classes))

@@ -678,9 +678,14 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         return self
 
     @property
+    def _is_shared(self) -> bool:
+        """Whether the multinomial loss is asked for."""
+        return isinstance(self.loss, str) and self.loss == Multinomial.name
+
+    @property
     def _is_multinomial(self) -> bool:
         """Whether there is one model of more than two classes."""
-        return isinstance(self.loss, str) and self.loss == "multinomial" and len(getattr(self, "classes_", ())) != 2
+        return self._is_shared and len(getattr(self, "classes_", ())) != 2
 
     def _named_loss(self) -> Loss | Multinomial:
         return Multinomial() if self._is_multinomial else self._loss()
@@ -689,17 +694,16 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         """Return the loss; two classes of a multinomial model differ by a logistic one."""
         if self._is_multinomial:
             raise ValueError("loss='multinomial' cannot be used here, where each class has an equation of its own")
-        return Logistic() if isinstance(self.loss, str) and self.loss == "multinomial" else super()._loss()
+        return Logistic() if self._is_shared else super()._loss()
 
     @property
     def _ridge(self) -> Any:
         """The ridge of the problems that are solved: two classes share a coefficient w as w/2 and -w/2."""
-        shared = isinstance(self.loss, str) and self.loss == "multinomial" and isinstance(self.lam, Real)
-        return 0.5 * self.lam if shared else self.lam
+        return 0.5 * self.lam if self._is_shared and isinstance(self.lam, Real) else self.lam
 
     @property
     def _lam(self) -> float:
-        halved = isinstance(self.loss, str) and self.loss == "multinomial" and not self._is_multinomial
+        halved = self._is_shared and not self._is_multinomial
         return 0.5 * super()._lam if halved else super()._lam
 
     def _solve_multinomial(
@@ -790,7 +794,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
             Logarithms of probabilities.
         """
         scores = self._scores(X)
-        if isinstance(self.loss, str) and self.loss == "multinomial" and scores.shape[1] > 1:
+        if self._is_shared and scores.shape[1] > 1:
             return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
         if scores.shape[1] == 1:
             scores = np.hstack([-scores, scores])

@@ -1,4 +1,4 @@
-r"""Many k, and many lam, for hardly more than the price of one: each point of a path starts from its neighbours.
+r"""Many k, and many lam, for less than the price of each alone: a point of a path starts from its neighbours.
 
 Of the optima P(k, lam) two things are known beforehand. A model allowed for k is allowed for every larger k, and costs no more
 with a smaller ridge:
@@ -36,7 +36,7 @@ from diht.solvers import Auto, Relaxed, Solver, Start
 from diht.solvers.auto import AutoState
 from diht.solvers.engines import NewtonEngine, engine_for, newton_pays
 from diht.solvers.gram import GramRelaxation
-from diht.solvers.refit import refit
+from diht.solvers.refit import dense_hessian, refit
 from diht.solvers.relaxed import _State
 from diht.solvers.swaps import swap_search
 from diht.solvers.units import swap_units
@@ -54,9 +54,8 @@ _LEFT = 0.9  # fraction of the features up to which another shift is worth its w
 _SHIFT_ACCURACY = 1e-5
 _SMALL = 1e5  # entries of X up to which swaps cost next to nothing
 _SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
-_DEAR = 2e7  # bytes of an X whose relaxation is solved again only once
-_DRIFT = 2.0  # the gap has grown so much
-_NEAR = 10.0  # and to so many times the tolerance; below that it is not worth a search for swaps either
+_DEAR = 2e7  # bytes of an X that is read no more often than needed: its relaxation is solved again only where the gap has grown
+_DRIFT, _NEAR = 2.0, 10.0  # so much, and to so many times the tolerance; below that there is no search for swaps either
 _LONGLIST, _SHORTLIST = 20, 5  # swaps to try, for a small and for a larger X
 _MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it
 _BETTER = 1e-9  # relative fall of the objective that is worth another look
@@ -500,13 +499,8 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
 def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
     """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
     c = problem.s * problem.loss.second_derivative(design.matvec(x) + b, problem.y)
-    if design.has_short_rows:
-        H = design.hessian(c, problem.fit_intercept)
-    else:
-        Z = design.toarray()
-        if problem.fit_intercept and c.sum() > 0.0:
-            Z = Z - (c / c.sum()) @ Z
-        H = Z.T @ (c[:, None] * Z)
+    short, centred = design.has_short_rows, problem.fit_intercept
+    H = design.hessian(c, centred) if short else dense_hessian(design.toarray(), c, centred)
     H[np.diag_indices(len(H))] += problem.lam
     return np.asarray(H)
 

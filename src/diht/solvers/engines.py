@@ -20,6 +20,7 @@ from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
+from diht.solvers.refit import dense_hessian
 from diht.solvers.smoothing import Central, Moreau
 
 __all__ = ["Engine", "engine_for"]
@@ -240,10 +241,7 @@ class NewtonEngine(Engine):
         """X'CX, X centred by the weights C if there is an intercept (its elimination)."""
         if self.short_rows is not None:
             return self.short_rows.hessian(curvature, self.problem.fit_intercept)
-        X, total = self.X, float(curvature.sum())
-        if self.problem.fit_intercept and total > 0.0:
-            X = X - (curvature / total) @ X
-        return np.asarray((X.T * curvature) @ X)
+        return dense_hessian(self.X, curvature, self.problem.fit_intercept)
 
     def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""

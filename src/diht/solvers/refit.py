@@ -27,12 +27,12 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from diht.design import CoordinateAscent, Design
 from diht.duality import dual_from_primal, primal
 from diht.intercept import balanced, best_intercept
-from diht.losses import Loss, QuadraticConjugate
+from diht.losses import Logistic, Loss, Poisson, QuadraticConjugate, Squared
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 
-__all__ = ["refit"]
+__all__ = ["dense_hessian", "refit"]
 
 Vector = NDArray[np.float64]
 Equations = Callable[
@@ -46,6 +46,7 @@ _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
+_SMOOTH = Squared, Logistic, Poisson  # losses whose curvature does not jump
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
 _MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
@@ -251,19 +252,22 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
 def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
 
-    A Hessian serves once more where it leads nearly as far as its own step hoped for.
+    A Hessian serves once more where little is left to do, if it changes smoothly.
     """
     problem, design = objective.problem, objective.design
     equations = _direction(problem, design)
     model = objective.model(x, design.matvec(x), b)
     gradient = objective.gradient(model)
-    curvature, solve, decrease = np.empty(0), None, 0.0
+    direction, before, decrease = np.zeros_like(gradient), 0.0, 0.0
+    curvature, solve = np.empty(0), None
     for _ in range(_MAX_NEWTON):
         if objective.stop():
             break
-        direction, before = (None, decrease) if solve is None else (solve(gradient), decrease)
-        decrease = 0.0 if direction is None else -float(gradient @ direction)
-        if direction is None or not (decrease <= 0.5 * rtol * abs(model.value) or decrease < _REUSED * before):
+        if solve is not None:
+            direction, before = solve(gradient), decrease
+            decrease = -float(gradient @ direction)
+        again = isinstance(objective.loss, _SMOOTH) and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
+        if solve is None or not again:
             curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
             solve = equations(curvature)
             direction = solve(gradient)
@@ -341,16 +345,16 @@ def _direction(problem: Problem, design: Design) -> Equations:
     if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
         return partial(_direct, problem, partial(design.hessian, centred=problem.fit_intercept))
     if _direct_cost(design) <= _DIRECT:
-        return partial(_direct, problem, partial(_hessian, problem, design.toarray()))
+        return partial(_direct, problem, partial(dense_hessian, design.toarray(), centred=problem.fit_intercept))
     return lambda curvature: partial(_conjugate_gradients, problem, design, curvature)
 
 
-def _hessian(problem: Problem, X: Vector, curvature: Vector) -> Vector:
-    """X'CX, X centred by the weights C if there is an intercept (its elimination from the Hessian)."""
+def dense_hessian(X: Vector, curvature: Vector, centred: bool) -> Vector:
+    """X'CX, X centred by the weights C where an intercept is eliminated."""
     total = float(curvature.sum())
-    if problem.fit_intercept and total > 0.0:
+    if centred and total > 0.0:
         X = X - (curvature / total) @ X
-    return np.asarray(X.T @ (curvature[:, None] * X))
+    return np.asarray((X.T * curvature) @ X)
 
 
 def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector) -> Callable[[Vector], Vector]:
