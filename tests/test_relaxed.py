@@ -4,17 +4,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from cases import DESIGNS, LOSSES
 from diht import Problem, solve
 from diht.constraint import Constraint
-from diht.design import ProximalAscent
+from diht.design import ProximalAscent, relaxation
+from diht.design.ascent import _in_runs, _run_length
 from diht.duality import dual, lower_bound, primal
 from diht.losses import Hinge, Logistic, Loss, SmoothedHinge, Squared
 from diht.problem import Problem as AnyProblem
 from diht.solvers import Relaxed, Start
 from diht.solvers.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
+from diht.solvers.refit import _ascended, _interior, _Objective
 from oracle import best_subset, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -337,3 +340,31 @@ def test_a_stop_ends_it_soon() -> None:
     assert len(asked) <= 3
     assert np.isfinite(state.bound.value)
     assert primal(problem, solver.observe(problem, state).w) > state.bound.value
+
+
+@pytest.mark.parametrize("n", [1, 17, 9_999, 10_000, 10_007])
+def test_every_sample_is_visited_once_an_epoch(n: int) -> None:
+    """Many samples are visited in runs of neighbours; none is left out."""
+    shuffled, seed = np.arange(n), np.array([12345], dtype=np.uint64)
+    relaxation.shuffle(shuffled, _run_length(n), seed)
+    for order in (shuffled, _in_runs(n, np.random.default_rng(0))):
+        assert np.array_equal(np.sort(order), np.arange(n))
+        assert n == 1 or not np.array_equal(order, np.arange(n))
+
+
+@pytest.mark.parametrize("loss", ["smoothed_hinge", "hinge"])
+def test_many_samples_sorted_by_class(loss: str) -> None:
+    """Runs of neighbours that are all of one class do not keep ascent from the optimum that the interior point method finds."""
+    rng = np.random.default_rng(5)
+    n, d = 12_003, 12
+    X = sp.random_array((n, d), density=0.4, rng=rng, format="csr")
+    y = np.sign(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n))
+    order = np.argsort(y, kind="stable")
+    problem = Problem(X[order], y[order], loss=loss, k=d, lam=0.01, fit_intercept=True)
+    objective = _Objective(problem, problem.design.columns(np.arange(d)), problem.loss)
+    best = _interior(objective, np.zeros(d), 0.0, 1e-12)
+    ascended = _ascended(objective, np.zeros(d), 0.0, 1e-9)
+    assert ascended.value == pytest.approx(best.value, rel=2e-9)
+    engine = run(AscentEngine(problem, None, Start().dual(problem), np.zeros(d), 0.0, 0), 100)
+    assert engine.value - engine.gap <= best.value * (1 + 1e-12)
+    assert engine.value - engine.gap >= best.value * (1 - 1e-6)

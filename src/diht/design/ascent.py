@@ -61,7 +61,7 @@ class CoordinateAscent:
         assert codes is not None
         self.w = -self.stretch * self.base.rmatvec(self.s * self.alpha) / self.lam
         b = self.anchor - float(self.s @ self.alpha) / self.kappa
-        order = self.rng.permutation(len(self.alpha))
+        order = _in_runs(len(self.alpha), self.rng)
         loss: Any = np.array(codes)
         arguments: tuple[Any, ...] = (
             order, self.w, b, self.kappa, self.alpha, self.y, self.s, self.norms, self.stretch, self.lam, loss
@@ -125,7 +125,7 @@ class ProximalAscent:
         d = self.part.shape[1]
         self.w, self.q, self.previous, self.center = np.zeros(d), np.empty(d), np.zeros(d), np.zeros(d)
         self.at, self.magnitudes = np.empty(d + 1, dtype=np.int64), np.empty(d + 1)
-        self.order = np.arange(len(y))
+        self.order, self.run_length = np.arange(len(y)), _run_length(len(y))
         self.seed = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self.scalars = np.zeros(8)
         self.refreshes = 10
@@ -165,8 +165,8 @@ class ProximalAscent:
         from diht.design import relaxation
 
         relaxation.proximal_epochs(
-            self.matrix, epochs, self.refreshes, self.order, self.seed, self.q, self.w, self.center, self.previous, self.inside,
-            self.m, self.at, self.magnitudes, self.scalars, self.lam, self.alpha, self.y, self.s, self.norms, self.loss,
+            self.matrix, epochs, self.refreshes, self.order, self.run_length, self.seed, self.q, self.w, self.center, self.previous,
+            self.inside, self.m, self.at, self.magnitudes, self.scalars, self.lam, self.alpha, self.y, self.s, self.norms, self.loss,
         )  # fmt: skip
         self.base.count(epochs * self.part.nbytes / max(1, self.base.nbytes))
 
@@ -174,6 +174,21 @@ class ProximalAscent:
     def model(self) -> tuple[Vector, float]:
         """The relaxation's model after the last epoch, and its intercept in the coordinates of the visits."""
         return self.previous, float(self.scalars[4])
+
+
+_MANY, _RUN = 10_000, 16  # samples from which on so many neighbours are visited one after the other
+
+
+def _run_length(n: int) -> int:
+    """Neighbours of a sample that are visited after it: memory is fast where it is read in order, and runs are as random."""
+    return _RUN if n >= _MANY else 1
+
+
+def _in_runs(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return a random order of n samples, in runs; those left over come last."""
+    run = _run_length(n)
+    starts = run * rng.permutation(n // run)
+    return np.concatenate([(starts[:, None] + np.arange(run)).ravel(), np.arange(n - n % run, n)])
 
 
 _COPIED = 5_000_000  # entries of a dense matrix up to which its centred and scaled copy is worth making

@@ -237,15 +237,16 @@ def _visit(matrix: Any, *arguments: Any) -> Any:
 
 
 @jit
-def shuffle(order: Array, seed: Array) -> None:
-    """Put the samples into a new order (Fisher and Yates, with a generator of Marsaglia's), the same for the same seed."""
+def shuffle(order: Array, run: Integer, seed: Array) -> None:
+    """Put runs of samples into a new order (Fisher and Yates, with a generator of Marsaglia's), the same for the same seed."""
     x = seed[0]
-    for t in range(order.size - 1, 0, -1):
+    for t in range(order.size // run - 1, 0, -1):
         x ^= x << np.uint64(13)
         x ^= x >> np.uint64(7)
         x ^= x << np.uint64(17)
         p = np.int64((x >> np.uint64(11)) % np.uint64(t + 1))
-        order[t], order[p] = order[p], order[t]
+        for i in range(run):
+            order[t * run + i], order[p * run + i] = order[p * run + i], order[t * run + i]
     seed[0] = x
 
 
@@ -255,6 +256,7 @@ def proximal_epochs(
     epochs: Integer,
     refreshes: Integer,
     order: Array,
+    run: Integer,
     seed: Array,
     q: Array,
     w: Array,
@@ -283,7 +285,7 @@ def proximal_epochs(
     factor = 1.0 / (1.0 + r)
     count = np.int64(scalars[1])
     for _ in range(epochs):
-        shuffle(order, seed)
+        shuffle(order, run, seed)
         for part in range(refreshes):
             start, stop = part * order.size // refreshes, (part + 1) * order.size // refreshes
             if start < stop:

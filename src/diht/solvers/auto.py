@@ -208,6 +208,7 @@ class Auto(Solver):
                 w, b, _ = self._fit(problem, state, support, rounded.w, rounded.b)
                 again = 2.0 * design.passes - before_fit
                 if own > _FAR * state.gap and len(support) <= _FEW:
+                    yield
                     self._search(problem, state, support, w, b, _EARLY_PASSES)
             yield
         w = relaxed.relaxed_model(problem, inner)
