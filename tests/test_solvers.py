@@ -13,7 +13,7 @@ from cases import DESIGNS, LOSSES, SOLVERS, refusal
 from diht import Problem, solve
 from diht.design import StoredDesign
 from diht.duality import lower_bound, primal
-from diht.losses import Logistic, Loss, Squared
+from diht.losses import Logistic, Loss, SmoothedHinge, Squared
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Solver, Start
 from diht.solvers.refit import refit
 from oracle import best_subset, clear_data, paper_design, small_data, some_weights, targets
@@ -326,3 +326,21 @@ def test_diht_is_not_behind_the_primal_methods_on_the_papers_design(n: int, seed
         rival = solve(problem, solver, tol=1e-9, max_iter=1500)
         assert dual.objective <= rival.objective * (1 + 1e-6)
         assert dual.lower_bound <= rival.objective
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(
+    "solver", [DIHT(), SDIHT(blocks=3), IHT(), HTP(), SVRGHT(blocks=3)], ids=lambda s: type(s).__name__
+)
+def test_the_last_iterate_is_a_model_with_its_own_predictions(solver: Solver, fit_intercept: bool) -> None:
+    """And a look at it changes nothing of what follows."""
+    X, y = small_data(SmoothedHinge())
+    problem = Problem(X, y, SmoothedHinge(), 3, 0.1, fit_intercept=fit_intercept)
+    looked_at, left_alone = (solver.init(problem, Start()) for _ in range(2))
+    for _ in range(7):
+        for state in (looked_at, left_alone):
+            solver.advance(problem, state)
+        point = solver.last(problem, looked_at)
+        assert np.count_nonzero(point.w) <= 3
+        np.testing.assert_allclose(point.u, problem.design.matvec(point.w) + point.b, rtol=1e-12, atol=1e-14)
+    assert np.array_equal(solver.last(problem, looked_at).w, solver.last(problem, left_alone).w)

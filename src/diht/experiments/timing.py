@@ -118,10 +118,10 @@ class Outcome:
 def compare(problem: Problem, plan: Plan = FULL) -> list[Outcome]:
     """Return the outcomes of all methods on a problem."""
     rankings = {name: _ranked(problem, solver, name, plan) for name, solver in METHODS.items()}
-    iht, target, passes = _iht_target(problem, rankings["IHT"])
-    rankings |= {"IHT": [iht], "auto": [Auto()]}
+    iht, target, passes = _settled(problem, rankings.pop("IHT"))
     limit = max(_PATIENCE * passes, _LEAST_PASSES)
-    counted = {name: _counted(problem, ranking, target, limit) for name, ranking in rankings.items()}
+    rankings["auto"] = [Auto()]
+    counted = {"IHT": iht} | {name: _counted(problem, ranking, target, limit) for name, ranking in rankings.items()}
     clocks: dict[str, list[float]] = {name: [] for name in counted}
     for _ in range(plan.repeats):  # in turn, so that what else the machine does hits all of them
         for name, run in counted.items():
@@ -201,29 +201,6 @@ class _Tuning:
                 self.passes = inf
 
 
-def _iht_target(problem: Problem, ranking: Sequence[Any]) -> tuple[Any, float, float]:
-    """Return IHT with the best step with which it settles, its objective when its relative change is small, and its passes.
-
-    With a step that is too long IHT jumps to and fro between supports, and the change may be small by chance: it has to be at
-    its least objective when it stops. Where no step settles, the best objective of the best step is the target.
-    """
-    fallback: tuple[Any, float, float] | None = None
-    for solver in ranking:
-        old = least = inf
-        best_passes = 0.0
-        for i, (passes, objective) in enumerate(_run(problem, solver), start=1):
-            best_passes = passes if objective < least else best_passes
-            least = min(least, objective)
-            if abs(old - objective) <= RELATIVE_CHANGE * objective and objective <= least * (1 + RELATIVE_CHANGE):
-                return solver, objective, passes
-            if i >= MAX_ITERATIONS or objective == inf:
-                break
-            old = objective
-        fallback = fallback or (solver, least, best_passes)
-    assert fallback is not None
-    return fallback
-
-
 @dataclass(frozen=True)
 class _Counted:
     """A method's way to the target, or to the limit on its passes: so many steps."""
@@ -234,6 +211,36 @@ class _Counted:
     passes: float
     objective: float
     reached: bool
+
+
+def _settled(problem: Problem, ranking: Sequence[Any]) -> tuple[_Counted, float, float]:
+    """Return IHT's way with the best step with which it settles, its objective when its relative change is small, and its passes.
+
+    With a step that is too long IHT jumps to and fro between supports, and the change may be small by chance: it has to be at
+    its least objective when it stops. Where no step settles, the best objective of the best step is the target. The way ends where
+    it is first as low.
+    """
+    ways: list[list[tuple[float, float]]] = []
+    for solver in ranking:
+        way, old, least = [], inf, inf
+        for passes, objective in _run(problem, solver):
+            way.append((passes, objective))
+            least = min(least, objective)
+            if abs(old - objective) <= RELATIVE_CHANGE * objective and objective <= least * (1 + RELATIVE_CHANGE):
+                return _first_as_low(solver, way, objective), objective, passes
+            if len(way) >= MAX_ITERATIONS or objective == inf:
+                break
+            old = objective
+        ways.append(way)
+    target = min(objective for _, objective in ways[0])
+    run = _first_as_low(ranking[0], ways[0], target)
+    return run, target, run.passes
+
+
+def _first_as_low(solver: Any, way: Sequence[tuple[float, float]], target: float) -> _Counted:
+    """Return a way up to where it is first as low as the target."""
+    steps, (passes, objective) = next((i, point) for i, point in enumerate(way, start=1) if point[1] <= target)
+    return _Counted(solver, inf, steps, passes, objective, True)
 
 
 def _counted(problem: Problem, ranking: Sequence[Any], target: float, limit: float) -> _Counted:

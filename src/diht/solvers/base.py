@@ -15,7 +15,7 @@ from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "never"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "never", "predictions"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -150,3 +150,12 @@ class Solver(ABC):
     def at_limit(self, state: Any) -> bool:
         """Tell whether a limit among the method's own settings was reached."""
         return False
+
+
+def predictions(problem: Problem, w: Vector, support: Indices, b: float) -> tuple[float, Vector]:
+    """Best intercept for w (searched from b) and Xw plus it."""
+    u = problem.design.matvec(w, support=support)
+    if not problem.fit_intercept:
+        return 0.0, u
+    b = best_intercept(problem.loss, u, problem.y, problem.s, b)
+    return b, u + b

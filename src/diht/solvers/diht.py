@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diht.design import Step, spectral_bound
 from diht.intercept import best_intercept, increasing_root
 from diht.problem import Problem
-from diht.solvers.base import DualModel, Point, Solver, Start
+from diht.solvers.base import DualModel, Point, Solver, Start, predictions
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["DIHT"]
@@ -83,9 +83,8 @@ class DIHT(Solver):
     def last(self, problem: Problem, state: _State) -> Point:
         """Return w = H_k(v(alpha)) of the last dual iterate."""
         model = state.model
-        u = problem.design.matvec(model.w, support=model.support)
-        b = best_intercept(problem.loss, u, problem.y, problem.s) if problem.fit_intercept else 0.0
-        return Point(model.w, b, u + b, state.alpha, state.g, model.value, model.support)
+        b, u = predictions(problem, model.w, model.support, state.b)
+        return Point(model.w, b, u, state.alpha, state.g, model.value, model.support)
 
 
 def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:

@@ -9,12 +9,11 @@ from numpy.typing import NDArray
 
 from diht.design import spectral_bound
 from diht.duality import dual_from_primal, primal
-from diht.intercept import best_intercept
 from diht.problem import Problem
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import Point, Solver, Start, predictions
 from diht.solvers.steps import StepSize, check_step, is_safe, primal_step
 
-__all__ = ["IHT", "PrimalState", "predictions", "primal_gradient", "start_primal"]
+__all__ = ["IHT", "PrimalState", "primal_gradient", "start_primal"]
 
 Vector = NDArray[np.float64]
 
@@ -102,12 +101,3 @@ def primal_gradient(problem: Problem, state: PrimalState) -> Vector:
         # At a kink a subgradient need not balance: the bound takes one that does, with a product of its own.
         state.alpha, state.g = dual_from_primal(problem, state.w, u=state.u), None
     return np.asarray(g + problem.lam * state.w)
-
-
-def predictions(problem: Problem, w: Vector, support: NDArray[np.int64], b: float) -> tuple[float, Vector]:
-    """Best intercept for w (searched from b) and Xw plus it."""
-    u = problem.design.matvec(w, support=support)
-    if not problem.fit_intercept:
-        return 0.0, u
-    b = best_intercept(problem.loss, u, problem.y, problem.s, b)
-    return b, u + b

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diht.duality import feasible
 from diht.intercept import best_intercept
 from diht.problem import Problem
-from diht.solvers.base import DualModel, Point, Solver, Start
+from diht.solvers.base import DualModel, Point, Solver, Start, predictions
 from diht.solvers.blocks import BlockOrder, Blocks, block_curvatures, check_blocks, make_blocks
 from diht.solvers.steps import StepSize, check_step, dual_step
 
@@ -127,6 +127,14 @@ class SDIHT(Solver):
         u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
         b = best_intercept(problem.loss, u, problem.y, problem.s, _intercept(state))
         return Point(w, b, u + b, alpha, g, support=support)
+
+    def last(self, problem: Problem, state: _State) -> Point:
+        """Return w = H_k(v(alpha)) of the last dual iterate, with v as the steps have it; a bound needs a v of its own."""
+        state.model.read(problem, state.g)
+        w, support = state.model.w, state.model.support
+        b, u = predictions(problem, w, support, _intercept(state))
+        alpha = feasible(problem, state.alpha) if problem.fit_intercept else state.alpha
+        return Point(w, b, u, alpha, support=support)
 
     def epoch(self, state: _State) -> int:
         """One step a block."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from diht.design import Step
 from diht.duality import primal
 from diht.problem import Problem
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import Point, Solver, Start, predictions
 from diht.solvers.blocks import BlockOrder, Blocks, check_blocks, make_blocks
-from diht.solvers.iht import PrimalState, predictions, primal_gradient, start_primal
+from diht.solvers.iht import PrimalState, primal_gradient, start_primal
 from diht.solvers.steps import StepSize, check_step, primal_step, sample_curvature
 
 __all__ = ["SVRGHT"]
