@@ -23,9 +23,11 @@ Vector = NDArray[np.float64]
 @dataclass
 class _State:
     snapshot: PrimalState  # w~ with its predictions and l'(Xw~)
+    origin: NDArray[np.int64]  # support of w~
     gradient: Vector  # X'(s l'(Xw~)) at the snapshot
     slopes: Vector  # l'(Xw~)
     w: Vector
+    support: NDArray[np.int64]  # of w
     b: float
     blocks: list[NDArray[np.int64]]
     order: BlockOrder
@@ -70,7 +72,8 @@ class SVRGHT(Solver):
         blocks = make_blocks(self.blocks, problem.shape[0], rng)
         snapshot = start_primal(problem, start, self.step)
         order = BlockOrder.start(len(blocks), self.order, rng)
-        return _State(snapshot, np.empty(0), np.empty(0), snapshot.w, snapshot.b, blocks, order)
+        support = np.flatnonzero(snapshot.w)
+        return _State(snapshot, support, np.empty(0), np.empty(0), snapshot.w, support, snapshot.b, blocks, order)
 
     def advance(self, problem: Problem, state: _State) -> None:
         """Make one stochastic step; at the start of an epoch take a snapshot first."""
@@ -91,8 +94,9 @@ class SVRGHT(Solver):
         eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq, state.snapshot.u)
         difference *= m
         difference += state.gradient
-        difference += problem.lam * state.w
-        state.w, _ = problem.constraint.threshold(state.w - eta * difference)
+        difference *= -eta
+        difference[state.support] += (1.0 - eta * problem.lam) * state.w[state.support]
+        state.w, state.support = problem.constraint.threshold(difference)
         if problem.fit_intercept:
             eta_b = 1.0 / sample_curvature(problem, state.snapshot.u) if problem.loss.differentiable else eta
             state.b -= state.shrink * eta_b * (m * slope_change + float(problem.s @ state.slopes))
@@ -101,16 +105,16 @@ class SVRGHT(Solver):
     def _take_snapshot(self, problem: Problem, state: _State) -> None:
         candidate = state.snapshot
         if state.t > 0:
-            b, u = predictions(problem, state.w, np.flatnonzero(state.w), state.b)
+            b, u = predictions(problem, state.w, state.support, state.b)
             candidate = PrimalState(state.w, b, u, state.snapshot.sigma_sq)
         objective = primal(problem, candidate.w, candidate.b, candidate.u)
         if self.step == "auto" and not objective <= state.objective:
             state.shrink /= 2
         else:
-            state.snapshot, state.objective = candidate, objective
+            state.snapshot, state.origin, state.objective = candidate, state.support, objective
             state.gradient = primal_gradient(problem, candidate) - problem.lam * candidate.w
             state.slopes = np.asarray(problem.loss.derivative(candidate.u, problem.y))
-        state.w, state.b = state.snapshot.w, state.snapshot.b
+        state.w, state.support, state.b = state.snapshot.w, state.origin, state.snapshot.b
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Return the snapshot with its dual point: its predictions are known."""
@@ -119,8 +123,8 @@ class SVRGHT(Solver):
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return the last iterate."""
-        b, u = predictions(problem, state.w, np.flatnonzero(state.w), state.b)
-        return Point(state.w, b, u)
+        b, u = predictions(problem, state.w, state.support, state.b)
+        return Point(state.w, b, u, support=state.support)
 
     def epoch(self, state: _State) -> int:
         """One step a block."""
