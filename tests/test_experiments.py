@@ -23,7 +23,7 @@ from diht.experiments.table import COLUMNS, Row, append_rows, environment, read_
 from diht.theory import constants, iterations
 
 SOURCE = Source(STANDIN, 300)
-MINI_ESTIMATION = estimation.Plan((30, 20), (15, 60), 4, (0.1, 10.0), (1.0, 3.0), n_tuning=1, n_evaluation=2)
+MINI_ESTIMATION = estimation.Plan((30, 20), (15, 60), 4, (0.1, 10.0), (1.0, 3.0), 0, n_tuning=1, n_evaluation=2)
 MINI_TIMING = timing.Plan(few=(20,), lams=(0.001,), grid=(4.0, 16.0, 64.0), tuning_passes=5.0, repeats=2)
 MINI_GAPS = gaps.Plan(few=20, lams=(0.001,), grid=(4.0, 64.0), tuning_epochs=3, epochs=5)
 MINI_THEOREM = theorem.Plan(n=20, d=6, k=2, lam=1.0, beyond=1.2)
@@ -83,6 +83,18 @@ def test_lam_and_step_are_chosen_by_recovery_then_by_error(monkeypatch: pytest.M
     monkeypatch.setattr(estimation.Estimation, "_figures", lambda self, lam, step, copy: figures[lam, step])
     rows = list(estimation.Estimation(MINI_ESTIMATION, 30, 15, "DIHT").measure())
     assert {(row.lam, row.step) for row in rows} == {(10.0, 1.0)}
+
+
+def test_lam_is_refined_between_its_neighbours_on_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    def figures(self: object, lam: float, step: float, copy: int) -> tuple[float, float]:
+        assert 0.1 <= lam <= 10.0
+        return abs(math.log10(lam) - wanted), 1.0
+
+    monkeypatch.setattr(estimation.Estimation, "_figures", figures)
+    plan = replace(MINI_ESTIMATION, lams=(0.1, 1.0, 10.0), refinements=3)
+    for wanted in (-1.5, -0.9, 0.0, 0.3, 0.62, 1.0):
+        (lam,) = {row.lam for row in estimation.Estimation(plan, 30, 15, "DIHT").measure()}
+        assert abs(math.log10(lam) - max(wanted, -1.0)) <= 1 / 16 + 1e-12
 
 
 def test_the_design_of_the_paper() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from math import ceil
@@ -23,6 +23,7 @@ from diht.solvers.refit import refit
 __all__ = ["FULL", "QUICK", "Estimation", "Plan", "cells", "paper_design"]
 
 Vector = NDArray[np.float64]
+Setting = tuple[float, float | None]  # lam and step
 
 _LOOK_EVERY = 10  # iterations; a look costs more than an iteration on problems as small as these
 _AUTO_STEPS = 2  # a guess, the relaxation, refits, a search for swaps: more found nothing better, in ten times the time
@@ -30,13 +31,17 @@ _AUTO_STEPS = 2  # a guess, the relaxation, refits, a search for swaps: more fou
 
 @dataclass(frozen=True)
 class Plan:
-    """What is run: d and N, the planted features, the grids of lam and of the step, copies to choose on and to measure."""
+    """What is run: d and N, the planted features, the grids of lam and of the step, copies to choose on and to measure.
+
+    Around the best lam of the grid its spacing is halved so many times as `refinements` says.
+    """
 
     dims: tuple[int, ...] = (500, 300)
     sizes: tuple[int, ...] = (40, 60, 80, 100, 120, 150, 200, 300)
     n_true: int = 100
     lams: tuple[float, ...] = tuple(10.0 ** (i / 2) for i in range(-12, 5))
     steps: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
+    refinements: int = 3
     n_tuning: int = 50
     n_evaluation: int = 100
 
@@ -71,8 +76,8 @@ class Estimation(Cell):
     """One method at one d and N: lam and step chosen on some copies, error and recovery measured on others.
 
     They are chosen by how often the support is found, ties by the mean error: all settings on a fifth of the copies to choose
-    on, the best third of them on all. The step of the methods that have one is a multiple of the reciprocal of the curvature:
-    the longest that is sure never to diverge, which is far from the best one.
+    on, the best third of them on all, then those between the best lam and its neighbours. The step of the methods that have
+    one is a multiple of the reciprocal of the curvature: the longest that is sure never to diverge, which is far from the best.
     """
 
     plan: Plan
@@ -115,20 +120,23 @@ class Estimation(Cell):
             "fig1", "synthetic", self.method, "squared", self.n, self.d, k, lam, copy, step, None, measure, value
         )
 
-    def _chosen(self) -> tuple[float, float | None]:
+    def _chosen(self) -> Setting:
         steps = self.plan.steps if self.method in _METHODS else (None,)
         settings = [(lam, step) for lam in self.plan.lams for step in steps]
-        figures: dict[tuple[float, float | None], list[tuple[float, float]]] = {setting: [] for setting in settings}
+        race = _Race(self._figures)
+        finalists = race.ranked(settings, ceil(self.plan.n_tuning / 5))[: ceil(len(settings) / 3)]
+        return self._refined(race, race.ranked(finalists, self.plan.n_tuning)[0])
 
-        def ranked(n_copies: int) -> list[tuple[float, float | None]]:
-            """Return the settings that are left, the best on so many copies first; a copy is fitted once."""
-            for setting in settings:
-                tried = figures[setting]
-                tried += [self._figures(*setting, copy) for copy in range(len(tried), n_copies)]
-            return sorted(settings, key=lambda setting: _rank(figures[setting]))
-
-        settings = ranked(ceil(self.plan.n_tuning / 5))[: ceil(len(settings) / 3)]
-        return ranked(self.plan.n_tuning)[0]
+    def _refined(self, race: _Race, best: Setting) -> Setting:
+        """Look for a better lam between the best one and its neighbours on the grid: the error has its minimum in between."""
+        lams = self.plan.lams
+        ratio = (max(lams) / min(lams)) ** (1.0 / max(1, len(lams) - 1))
+        for _ in range(self.plan.refinements):
+            ratio **= 0.5
+            lam, step = best
+            around = (lam, lam / ratio, lam * ratio)
+            best = race.ranked([(x, step) for x in around if min(lams) <= x <= max(lams)], self.plan.n_tuning)[0]
+        return best
 
     def _figures(self, lam: float, step: float | None, copy: int) -> tuple[float, float]:
         """Return the relative error of a fit to a copy, and whether its support is the planted one."""
@@ -137,6 +145,21 @@ class Estimation(Cell):
         w = _abess(problem, X) if self.method == "abess" else _estimate(problem, self.method, step)
         recovered = np.array_equal(np.flatnonzero(w), np.flatnonzero(planted))
         return float(np.linalg.norm(w - planted) / np.linalg.norm(planted)), float(recovered)
+
+
+class _Race:
+    """Settings tried on more and more copies, each copy once."""
+
+    def __init__(self, figures: Callable[[float, float | None, int], tuple[float, float]]) -> None:
+        self.figures = figures
+        self.tried: dict[Setting, list[tuple[float, float]]] = {}
+
+    def ranked(self, settings: Sequence[Setting], n_copies: int) -> list[Setting]:
+        """Return the settings, the best on so many copies first."""
+        for setting in settings:
+            tried = self.tried.setdefault(setting, [])
+            tried += [self.figures(*setting, copy) for copy in range(len(tried), n_copies)]
+        return sorted(settings, key=lambda setting: _rank(self.tried[setting]))
 
 
 def _rank(figures: Sequence[tuple[float, float]]) -> tuple[float, float]:
