@@ -42,6 +42,7 @@ _MOST_GRAM = 6000  # features up to which a shift is looked for
 _SHIFTS = 3  # rounds of screening and shifting
 _FIRST_PIECES = 3  # of the work on the relaxation, which give a first model
 _REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
+_GUESS = 1e-3  # and of a first guess
 _EXACT_FIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
 _SHIFT_ACCURACY = 1e-7
 _KICKS, _MOST_AWAY = 20, 3  # fruitless kicks after which there are no more, and how many features one takes out
@@ -183,7 +184,7 @@ class Auto(Solver):
         w, b = start.primal(problem)
         self._keep(problem, state, w, b)
         yield
-        if self._guess(problem, state, b):
+        if self._guess(problem, state, b, inner.g):
             yield
         support = fitted = np.empty(0, dtype=np.int64)
         own, slow, again, grown = np.inf, 0, np.inf, False
@@ -218,11 +219,20 @@ class Auto(Solver):
                 self._search(problem, state, np.flatnonzero(w), w, b)
             yield
 
-    def _guess(self, problem: Problem, state: AutoState, b: float) -> bool:
-        """Round a ridge regression, where that is a matter of milliseconds: a first answer, often a good one."""
+    def _guess(self, problem: Problem, state: AutoState, b: float, g: Vector) -> bool:
+        """Find a first answer, often a good one.
+
+        Round a ridge regression, where that is a matter of milliseconds; of large X take the features that the first dual point
+        asks for.
+        """
         n, d = problem.shape
         if float(n) * d * min(n, d) > _INSTANT:
-            return False
+            if _is_small(problem):
+                return False
+            support = problem.constraint.select(-g)
+            first, b, u = refit(problem, support, None, b, _GUESS, state.stop)
+            state.pool.add(first, b, primal(problem, first, b, u), support)
+            return True
         X, y = problem.design.toarray(), problem.y
         if problem.fit_intercept:
             X, y = X - problem.s @ X, y - problem.s @ y
