@@ -1,8 +1,9 @@
 """The library beside other packages: `python benchmarks/compare.py [--quick]`.
 
-Runs the benchopt benchmark in `comparison` and writes what came out, `peers.md` with `figures/peers.svg`, to the folder --out.
-Real data come from the folder that DIHT_DATA names, other packages from the interpreter that DIHT_PEERS names (this one without
-it); what is absent is left out. --results FILE ... writes the page of earlier runs.
+Runs the benchopt benchmark in `comparison` and writes what came out, `peers.md` with `peers.csv` and `figures/peers.svg`, to the
+folder --out. Real data come from the folder that DIHT_DATA names, other packages from the interpreter that DIHT_PEERS names (this
+one without it); what is absent is left out. Without --quick the data sets are run one after the other, and one that has its file
+in `comparison/outputs` is not run again. --results FILE ... writes the page of earlier runs, or of a peers.csv.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).parent / "comparison"))  # which knows the way to this folder, too
 
@@ -38,15 +39,24 @@ OURS = {
     "svrght": "SVR-GHT",
     "branch": "branch and bound",
 }
+DATASETS = (
+    "paper", "reg", "hard", "clf", "leukemia", "colon-cancer", "riboflavin", "a9a", "imdb", "news20.binary",
+)  # fmt: skip
+COLUMNS = ("dataset_name", "solver_name", "p_obj_time_limit", "p_dataset_n", "p_dataset_k", "p_dataset_lam", "p_solver_method",
+    "p_solver_package", "objective_seconds", "objective_value", "objective_relative_gap", "objective_test_score",
+    "objective_failure", "run_date",
+)  # fmt: skip
 SHOWN = 5  # peers in a panel, the best ones
+WIDE = 8  # instances that fit side by side
 SHORTEST = 1e-3  # seconds that can be measured
 PALETTE = ("#0072b2", "#d55e00", "#a07800", "#00805d", "#a83f95", "#767676", "#8c4a2f", "#4b5fd1")
+SHOWN_PANELS = "Of each data set the instance on which `auto` takes longest beside the best package."
 SHAPES = ("diamond", "triangle", "square", "cross", "plus")
 INTRO = """\
 # Beside other packages
 
 `python benchmarks/compare.py` measures this again; `--quick` takes one instance of most data sets.
-Instances here: {instances}{several}.
+Instances here: {instances}{several}. Every measurement is in `peers.csv`.
 
 Every solver gets the same data, k and lam. What is compared is the objective after the same accurate refit on the support that it
 found, so that nobody wins or loses by a tolerance. "Above the best" is the relative distance to the best objective that any solver
@@ -71,12 +81,20 @@ Measured on {machine}.
 # Running
 
 
-def run(quick: bool) -> Path:
-    """Run the benchmark and return the file of its results."""
-    name = f"{'quick' if quick else 'full'}-{datetime.now():%Y-%m-%d-%H-%M-%S}"
-    config = COMPARISON / ("quick.yml" if quick else "full.yml")
+def run(quick: bool) -> list[Path]:
+    """Run the benchmark and return the files of its results: of the whole grid one a data set, so that little is lost."""
+    if quick:
+        return [_run_benchopt("quick.yml", f"quick-{datetime.now():%Y-%m-%d-%H-%M-%S}")]
+    return [
+        path if path.exists() else _run_benchopt("full.yml", path.stem, "--dataset", dataset)
+        for dataset in DATASETS
+        for path in [COMPARISON / "outputs" / f"full-{dataset.replace('.', '-')}.parquet"]
+    ]
+
+
+def _run_benchopt(config: str, name: str, *options: str) -> Path:
     command = [sys.executable, "-m", "benchopt", "run", str(COMPARISON), "-l", "--no-display", "--no-cache"]
-    command += ["--config", str(config), "--output", name]
+    command += ["--config", str(COMPARISON / config), "--output", name, *options]
     subprocess.run(command, check=True, env={**os.environ, **ONE_THREAD})
     return COMPARISON / "outputs" / f"{name}.parquet"
 
@@ -112,8 +130,14 @@ class Run:
 class Panel:
     """All runs on one instance."""
 
-    name: str
+    dataset: str
+    settings: str
     runs: tuple[Run, ...]
+
+    @property
+    def name(self) -> str:
+        """What the instance is called."""
+        return f"{self.dataset}, {self.settings}"
 
     @property
     def best(self) -> float:
@@ -132,19 +156,43 @@ class Panel:
         same = min((run.value for run in found), default=math.inf) * (1 + SAME)
         return sorted(found, key=lambda run: (max(run.value, same), run.seconds[-1]))
 
+    @property
+    def ratio(self) -> float:
+        """Our time to the best package's objective, in units of its own time."""
+        return self.auto.to(self.peers[0].value) / self.peers[0].seconds[-1]
+
+    def is_behind(self) -> bool:
+        """Whether a package has a lower objective."""
+        return self.auto.value > self.peers[0].value * (1 + SAME)
+
+    def is_alone(self) -> bool:
+        """Whether no package is as good as we are."""
+        return self.peers[0].value > self.auto.value * (1 + SAME)
+
+    def is_slower(self) -> bool:
+        """Whether the best package is sooner at its objective."""
+        return self.ratio > 1.0
+
     def above(self, run: Run) -> float:
         """Relative distance to the best objective."""
         return (run.value - self.best) / max(abs(self.best), 1e-300)
 
 
-def merged(runs: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """All runs as one: where a later run repeats a solver on an instance, only what the later one says counts."""
+def read(path: Path) -> pd.DataFrame:
+    """Read benchopt's results, or a table that this script wrote."""
+    if path.suffix != ".csv":
+        return pd.read_parquet(path)
+    return pd.read_csv(path, keep_default_na=False, na_values={name: [""] for name in COLUMNS if name != COLUMNS[-2]})
+
+
+def merged(runs: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, bool]:
+    """All runs as one, and whether any was repeated: of a solver on an instance only what the last run says counts."""
     names = ["dataset_name", "solver_name"]
-    table = runs[0]
+    table, repeated = runs[0], False
     for later in runs[1:]:
         again = table.set_index(names).index.isin(later.set_index(names).index)
-        table = pd.concat([table[~again], later])
-    return table
+        table, repeated = pd.concat([table[~again], later]), repeated or bool(again.any())
+    return table, repeated
 
 
 def panels(table: pd.DataFrame) -> list[Panel]:
@@ -152,14 +200,13 @@ def panels(table: pd.DataFrame) -> list[Panel]:
     found = []
     for _, rows in table.groupby("dataset_name", sort=False):
         runs = tuple(_run(of_solver) for _, of_solver in rows.groupby("solver_name", sort=False))
-        found.append(Panel(_instance(rows.iloc[0]), runs))
+        found.append(Panel(str(rows["dataset_name"].iloc[0]).split("[")[0], _settings(rows.iloc[0]), runs))
     return found
 
 
-def _instance(row: pd.Series) -> str:
+def _settings(row: pd.Series) -> str:
     settings = {name: row[f"p_dataset_{name}"] for name in ("n", "k", "lam") if f"p_dataset_{name}" in row.index}
-    named = ", ".join(f"{'N' if name == 'n' else name} = {x:g}" for name, x in settings.items() if not pd.isna(x))
-    return f"{row['dataset_name'].split('[')[0]}, {named}"
+    return ", ".join(f"{'N' if name == 'n' else name} = {x:g}" for name, x in settings.items() if not pd.isna(x))
 
 
 def _run(rows: pd.DataFrame) -> Run:
@@ -181,22 +228,26 @@ def _run(rows: pd.DataFrame) -> Run:
 # Writing
 
 
-def page(found: Sequence[Panel], limit: float, runs: int) -> Iterator[str]:
+def page(found: Sequence[Panel], limit: float, repeated: bool = False) -> Iterator[str]:
     """Lines of the page."""
     facts = {"same": SAME, "limit": f"{limit:g}", "leeway": LEEWAY, "memory": MEMORY / 2**30}
-    several = f"; {runs} runs, of which the later ones repeated some solvers" if runs > 1 else ""
+    several = "; some solvers were run again later" if repeated else ""
     yield INTRO.format(instances=len(found), several=several, machine=machine(), **facts)
     yield from verdict(found)
-    yield "\n![Objective against time, one panel an instance](figures/peers.svg)\n"
+    if len(found) > len(families(found)):
+        yield ""
+        yield from summary(found)
+    yield "\n![Objective against time, one panel a data set](figures/peers.svg)\n"
+    yield f"{SHOWN_PANELS}\n"
     yield "## Who is best\n"
     yield from best_table(found)
     yield "\n## Everyone: above the best; seconds\n"
     yield "An empty cell: the package does not take such data or such a loss, or is not installed.\n"
-    yield from full_table(found)
+    yield from wide_table(found, _cell)
     tests = [panel for panel in found if not math.isnan(panel.auto.test)]
     if tests:
         yield "\n## Test scores (share of right answers)\n"
-        yield from test_table(tests)
+        yield from wide_table(tests, _score)
     yield "\n## Who failed, and how\n"
     yield from failures(found)
 
@@ -204,16 +255,38 @@ def page(found: Sequence[Panel], limit: float, runs: int) -> Iterator[str]:
 def verdict(found: Sequence[Panel]) -> Iterator[str]:
     """What the tables say, in a few lines."""
     with_peers = [panel for panel in found if panel.peers]
-    behind = [panel.name for panel in with_peers if panel.auto.value > panel.peers[0].value * (1 + SAME)]
-    slower = [panel for panel in with_peers if panel.auto.to(panel.peers[0].value) > panel.peers[0].seconds[-1]]
-    alone = [panel.name for panel in with_peers if panel.peers[0].value > panel.auto.value * (1 + SAME)]
-    yield f"- A package has a lower objective than `auto`: {_listed(behind)}."
-    yield f"- `auto` has a lower objective than every package: {_listed(alone)}."
-    yield f"- The best package is faster than `auto` to its own objective: {_listed([panel.name for panel in slower])}."
+    yield f"- A package has a lower objective than `auto`: {_listed(with_peers, Panel.is_behind)}."
+    yield f"- `auto` has a lower objective than every package: {_listed(with_peers, Panel.is_alone)}."
+    yield f"- The best package is faster than `auto` to its own objective: {_listed(with_peers, Panel.is_slower)}."
 
 
-def _listed(names: Sequence[str]) -> str:
-    return "; ".join(names) or "nowhere"
+def _listed(found: Sequence[Panel], such: Callable[[Panel], bool]) -> str:
+    """Name the instances, by data set."""
+    those = [panel for panel in found if such(panel)]
+    named = [f"{name}, {' and '.join(panel.settings for panel in own)}" for name, own in families(those).items()]
+    count = f"in {len(those)} of {len(found)} instances: " if len(those) > WIDE else ""
+    return count + ("; ".join(named) or "nowhere")
+
+
+def families(found: Iterable[Panel]) -> dict[str, list[Panel]]:
+    """The instances of each data set."""
+    groups: dict[str, list[Panel]] = {}
+    for panel in found:
+        groups.setdefault(panel.dataset, []).append(panel)
+    return groups
+
+
+def summary(found: Sequence[Panel]) -> Iterator[str]:
+    """A line a data set."""
+    head = ("data set", "instances", "`auto` as good as the best", "better than every package")
+    rows = []
+    for name, own in families(found).items():
+        ratios = sorted(panel.ratio for panel in own if panel.peers)
+        good = sum(panel.above(panel.auto) <= SAME for panel in own)
+        alone = sum(bool(panel.peers) and panel.is_alone() for panel in own)
+        spread = f"{median(ratios):.2g} ({ratios[0]:.2g} to {ratios[-1]:.2g})" if ratios else ""
+        rows.append([name, str(len(own)), str(good), str(alone), spread])
+    return markdown((*head, "our time to the best package's objective / its time: median (range)"), rows)
 
 
 def best_table(found: Iterable[Panel]) -> Iterator[str]:
@@ -225,28 +298,32 @@ def best_table(found: Iterable[Panel]) -> Iterator[str]:
         row = [panel.name, f"{auto.value:.8g}", percent(auto.gap), figure(auto.seconds[-1])]
         if panel.peers:
             peer = panel.peers[0]
-            reached = auto.to(peer.value)
-            row += [peer.name, f"{peer.value / auto.value - 1:.1e}", figure(peer.seconds[-1]), figure(reached)]
-            row.append(f"**{reached / peer.seconds[-1]:.2g}**" if math.isfinite(reached) else "")
+            row += [
+                peer.name,
+                f"{peer.value / auto.value - 1:.1e}",
+                figure(peer.seconds[-1]),
+                figure(auto.to(peer.value)),
+            ]
+            row.append(f"**{panel.ratio:.2g}**" if math.isfinite(panel.ratio) else "")
         rows.append(row + [""] * (9 - len(row)))
     return markdown((*head, "ours to its objective, s", "ratio"), rows)
 
 
-def full_table(found: Sequence[Panel]) -> Iterator[str]:
-    """One line a solver, one column an instance."""
-    return markdown(("solver", *(panel.name for panel in found)), _lines(found, _cell))
+def wide_table(found: Sequence[Panel], cell: Callable[[Panel, Run], str]) -> Iterator[str]:
+    """One line a solver, one column an instance; where these are many, a table a data set."""
+    if len(found) <= WIDE:
+        yield from markdown(("solver", *(panel.name for panel in found)), _lines(found, cell))
+        return
+    for name, own in families(found).items():
+        yield f"\n### {name}\n"
+        yield from markdown(("solver", *(panel.settings for panel in own)), _lines(own, cell))
 
 
-def test_table(found: Sequence[Panel]) -> Iterator[str]:
-    """The same for test scores."""
-
-    def cell(panel: Panel, run: Run) -> str:
-        return "" if math.isnan(run.test) else f"{run.test:.4f}"
-
-    return markdown(("solver", *(panel.name for panel in found)), _lines(found, cell))
+def _score(panel: Panel, run: Run) -> str:
+    return "" if math.isnan(run.test) else f"{run.test:.4f}"
 
 
-def _lines(found: Sequence[Panel], cell: Any) -> list[list[str]]:
+def _lines(found: Sequence[Panel], cell: Callable[[Panel, Run], str]) -> list[list[str]]:
     names = [*OURS.values(), *PEERS]
     by_name = [{run.name: run for run in panel.runs} for panel in found]
     return [
@@ -291,14 +368,15 @@ def percent(x: float) -> str:
 
 
 def drawing(found: Sequence[Panel]) -> str:
-    """One panel an instance: what each solver had at which time."""
+    """One panel a data set: what each solver had at which time."""
     styles = {
         name: (PALETTE[i % len(PALETTE)],) * 2 + (SHAPES[i % len(SHAPES)],)
         for i, name in enumerate(name for name in (*OURS.values(), *PEERS) if name not in METHODS)
     }
     METHODS.update(styles)
     colours = "".join(f".m-{name.lower()}{{color:{style[0]}}}" for name, style in styles.items())
-    return sheet([_chart(panel) for panel in found], columns=2).replace("</style>", f"{colours}</style>", 1)
+    shown = [max(own, key=lambda panel: panel.ratio if panel.peers else 0.0) for own in families(found).values()]
+    return sheet([_chart(panel) for panel in shown], columns=2).replace("</style>", f"{colours}</style>", 1)
 
 
 def _chart(panel: Panel) -> Chart:
@@ -320,11 +398,12 @@ def main() -> None:
     )
     parser.add_argument("--results", type=Path, nargs="+", metavar="FILE", help="parquet files of earlier runs")
     arguments = parser.parse_args()
-    table = merged([pd.read_parquet(path) for path in arguments.results or [run(arguments.quick)]])
+    table, repeated = merged([read(path) for path in arguments.results or run(arguments.quick)])
     found = panels(table)
     (arguments.out / "figures").mkdir(parents=True, exist_ok=True)
-    text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0], table["run_date"].nunique())) + "\n"
-    for name, content in (("peers.md", text), ("figures/peers.svg", drawing(found))):
+    text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0], repeated)) + "\n"
+    csv = table.reindex(columns=COLUMNS).to_csv(index=False)
+    for name, content in (("peers.md", text), ("peers.csv", csv), ("figures/peers.svg", drawing(found))):
         with atomic_write(arguments.out / name) as file:
             file.write(content.encode())
     print(f"{arguments.out / 'peers.md'} is written.")

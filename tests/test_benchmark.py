@@ -105,13 +105,13 @@ def test_a_package_that_breaks_or_does_not_end_says_so_and_can_be_asked_again(in
         assert worker.ask(Instance(X, y, 100, 0.1)).failure.startswith("stopped after")
 
 
-def rows(solver, times, values, failure=""):
+def rows(solver, times, values, failure="", dataset="reg", k=20):
     ours = solver in compare.OURS
     return [
         {
-            "dataset_name": "reg[k=20,lam=0.1]",
+            "dataset_name": f"{dataset}[k={k},lam=0.1]",
             "solver_name": f"{'diht' if ours else 'peer'}[{solver}]",
-            "p_dataset_k": 20,
+            "p_dataset_k": k,
             "p_dataset_lam": 0.1,
             "p_solver_method": solver,
             "p_solver_package": solver,
@@ -127,7 +127,7 @@ def rows(solver, times, values, failure=""):
 
 def page(*solvers):
     found = compare.panels(pd.DataFrame([row for of_solver in solvers for row in of_solver]))
-    return found[0], "\n".join(compare.page(found, 60, 1)), compare.drawing(found)
+    return found[0], "\n".join(compare.page(found, 60)), compare.drawing(found)
 
 
 def test_the_page_says_who_is_better_and_who_failed():
@@ -147,6 +147,47 @@ def test_the_page_says_where_we_are_behind():
     _, text, _ = page(rows("auto", [0.1], [1.0]), rows("omp", [0.3], [0.9]))
     assert "lower objective than `auto`: reg, k = 20, lam = 0.1" in text
     assert "not reached" in text
+
+
+def test_many_instances_are_told_by_data_set(tmp_path, monkeypatch):
+    """In a table each, with a line each in a summary, and one panel each; and the page can be written again from its own table."""
+    solvers = [
+        row
+        for dataset in ("reg", "hard")
+        for k in range(1, 8)
+        for of_solver in (
+            rows("auto", [0.1 * k], [1.0], dataset=dataset, k=k),
+            rows("omp", [0.2], [1.0 if k < 7 else 1.1], dataset=dataset, k=k),
+        )
+        for row in of_solver
+    ]
+    table = pd.DataFrame(solvers).assign(p_obj_time_limit=60)
+    table.to_parquet(tmp_path / "results.parquet")
+    for out, results in (("first", tmp_path / "results.parquet"), ("second", tmp_path / "first" / "peers.csv")):
+        monkeypatch.setattr(sys, "argv", ["compare.py", "--out", str(tmp_path / out), "--results", str(results)])
+        compare.main()
+    text = (tmp_path / "first" / "peers.md").read_text()
+    assert (tmp_path / "second" / "peers.md").read_text() == text
+    assert "| reg | 7 | 7 | 1 | 2 (0.5 to 3.5) |" in text
+    assert "faster than `auto` to its own objective: in 10 of 14 instances: reg, k = 3, lam = 0.1 and k = 4" in text
+    assert "### hard" in text
+    assert text.count("| omp | **0**; 0.2 |") == 2
+    drawing = (tmp_path / "first" / "figures" / "peers.svg").read_text()
+    assert "reg, k = 7, lam = 0.1" in drawing
+    assert "reg, k = 6, lam = 0.1" not in drawing
+
+
+def test_the_whole_grid_goes_on_where_it_was(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(compare, "COMPARISON", tmp_path)
+    monkeypatch.setattr(
+        compare.subprocess, "run", lambda command, **_: asked.append(command[command.index("--dataset") + 1])
+    )
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "full-news20-binary.parquet").touch()
+    (tmp_path / "outputs" / "full-reg.parquet").touch()
+    assert len(compare.run(quick=False)) == len(compare.DATASETS)
+    assert asked == [name for name in compare.DATASETS if name not in ("news20.binary", "reg")]
 
 
 def test_benchopt_runs_the_comparison(tmp_path, monkeypatch):
@@ -182,5 +223,7 @@ def test_what_got_slower_is_told():
 def test_a_later_run_takes_the_place_of_an_earlier_one():
     first = pd.DataFrame({"dataset_name": ["a", "a", "a"], "solver_name": ["x", "x", "y"], "seconds": [1.0, 2.0, 3.0]})
     second = pd.DataFrame({"dataset_name": ["a", "b"], "solver_name": ["x", "y"], "seconds": [0.5, 4.0]})
-    table = compare.merged([first, second])
+    table, repeated = compare.merged([first, second])
+    assert repeated
     assert sorted(table["seconds"]) == [0.5, 3.0, 4.0]
+    assert not compare.merged([first, second[1:]])[1]
