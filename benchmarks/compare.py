@@ -195,6 +195,16 @@ def merged(runs: Sequence[pd.DataFrame]) -> tuple[pd.DataFrame, bool]:
     return table, repeated
 
 
+def essential(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows that say something: those that are better than all before them, and the last one of each run."""
+    runs = table.groupby(["dataset_name", "solver_name"], sort=False)
+    value = table["objective_value"].fillna(math.inf)
+    before = value.groupby([table["dataset_name"], table["solver_name"]], sort=False).transform(
+        lambda v: v.cummin().shift()
+    )
+    return table[(value < before.fillna(math.inf)) | (runs.cumcount(ascending=False) == 0)]
+
+
 def panels(table: pd.DataFrame) -> list[Panel]:
     """The instances in the order in which they were run."""
     found = []
@@ -402,7 +412,7 @@ def main() -> None:
     found = panels(table)
     (arguments.out / "figures").mkdir(parents=True, exist_ok=True)
     text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0], repeated)) + "\n"
-    csv = table.reindex(columns=COLUMNS).to_csv(index=False)
+    csv = essential(table).reindex(columns=list(COLUMNS)).to_csv(index=False)
     for name, content in (("peers.md", text), ("peers.csv", csv), ("figures/peers.svg", drawing(found))):
         with atomic_write(arguments.out / name) as file:
             file.write(content.encode())

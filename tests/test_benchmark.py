@@ -156,7 +156,7 @@ def test_many_instances_are_told_by_data_set(tmp_path, monkeypatch):
         for dataset in ("reg", "hard")
         for k in range(1, 8)
         for of_solver in (
-            rows("auto", [0.1 * k], [1.0], dataset=dataset, k=k),
+            rows("auto", [0.05, 0.06, 0.1 * k, 0.2 * k], [1.5, 1.5, 1.0, 1.0], dataset=dataset, k=k),
             rows("omp", [0.2], [1.0 if k < 7 else 1.1], dataset=dataset, k=k),
         )
         for row in of_solver
@@ -168,6 +168,7 @@ def test_many_instances_are_told_by_data_set(tmp_path, monkeypatch):
         compare.main()
     text = (tmp_path / "first" / "peers.md").read_text()
     assert (tmp_path / "second" / "peers.md").read_text() == text
+    assert len(pd.read_csv(tmp_path / "first" / "peers.csv")) == 2 * 7 * (3 + 1)  # none that says nothing new
     assert "| reg | 7 | 7 | 1 | 2 (0.5 to 3.5) |" in text
     assert "faster than `auto` to its own objective: in 10 of 14 instances: reg, k = 3, lam = 0.1 and k = 4" in text
     assert "### hard" in text
