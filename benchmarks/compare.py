@@ -81,13 +81,13 @@ Measured on {machine}.
 # Running
 
 
-def run(quick: bool) -> list[Path]:
+def run(quick: bool, datasets: Sequence[str] = DATASETS) -> list[Path]:
     """Run the benchmark and return the files of its results: of the whole grid one a data set, so that little is lost."""
     if quick:
         return [_run_benchopt("quick.yml", f"quick-{datetime.now():%Y-%m-%d-%H-%M-%S}")]
     return [
         path if path.exists() else _run_benchopt("full.yml", path.stem, "--dataset", dataset)
-        for dataset in DATASETS
+        for dataset in datasets
         for path in [COMPARISON / "outputs" / f"full-{dataset.replace('.', '-')}.parquet"]
     ]
 
@@ -404,11 +404,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one instance a data set, five seconds a solver")
     parser.add_argument(
+        "--datasets",
+        nargs="+",
+        choices=DATASETS,
+        default=DATASETS,
+        metavar="NAME",
+        help="only these, of the whole grid",
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("peers-report"), help="folder of the page (default: %(default)s)"
     )
     parser.add_argument("--results", type=Path, nargs="+", metavar="FILE", help="parquet files of earlier runs")
     arguments = parser.parse_args()
-    table, repeated = merged([read(path) for path in arguments.results or run(arguments.quick)])
+    if arguments.quick and tuple(arguments.datasets) != DATASETS:
+        parser.error("--datasets names parts of the whole grid: leave out --quick")
+    table, repeated = merged([read(path) for path in arguments.results or run(arguments.quick, arguments.datasets)])
     found = panels(table)
     (arguments.out / "figures").mkdir(parents=True, exist_ok=True)
     text = "\n".join(page(found, table["p_obj_time_limit"].iloc[0], repeated)) + "\n"
