@@ -93,7 +93,7 @@ def run(quick: bool, datasets: Sequence[str] = DATASETS) -> list[Path]:
 
 
 def _run_benchopt(config: str, name: str, *options: str) -> Path:
-    command = [sys.executable, "-m", "benchopt", "run", str(COMPARISON), "-l", "--no-display", "--no-cache"]
+    command = [sys.executable, "-m", "benchopt", "run", str(COMPARISON), "-l", "--no-plot", "--no-cache"]
     command += ["--config", str(COMPARISON / config), "--output", name, *options]
     subprocess.run(command, check=True, env={**os.environ, **ONE_THREAD})
     return COMPARISON / "outputs" / f"{name}.parquet"

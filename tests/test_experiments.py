@@ -61,16 +61,17 @@ def values(rows: list[Row], **columns: object) -> list[float]:
 def test_estimation(tmp_path: Path) -> None:
     rows = run(tmp_path, "fig1")
     methods = {row.method for row in rows}
-    assert methods >= {"DIHT", "IHT", "HTP", "auto"}
+    assert methods >= {"DIHT", "IHT", "HTP", "auto", "oracle"}
     assert Counter(row.measure for row in rows) == dict.fromkeys(
         ("estimation_error", "recovered"), 4 * 2 * len(methods)
     )
     assert {row.seed for row in rows} == {1, 2}  # none of the copies that lam was chosen on
     assert {row.lam for row in rows} <= {0.1, 10.0}
-    assert all(row.step in ((None,) if row.method in ("auto", "abess") else (1.0, 3.0)) for row in rows)
+    assert all(row.step in ((None,) if row.method in ("auto", "abess", "oracle") else (1.0, 3.0)) for row in rows)
     for d in (30, 20):
         assert np.mean(values(rows, method="auto", d=d, n=60, measure="recovered")) == 1.0
         assert np.mean(values(rows, method="auto", d=d, n=60, measure="estimation_error")) < 0.3
+        assert set(values(rows, method="oracle", d=d, measure="recovered")) == {1.0}
 
 
 def test_lam_and_step_are_chosen_by_recovery_then_by_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from diht.report.charts import Series as AnySeries
 __all__ = ["METHODS", "STYLE", "Chart", "Series", "charts_of", "sheet"]
 
 METHODS = dict(zip(("DIHT", "SDIHT", "auto", "IHT", "HTP", "SVR-GHT", "abess"), INKS.values(), strict=True))
+METHODS["oracle"] = ("#8c4a2f", "#d39a7d", "plus")
 STYLE = style(METHODS)
 
 
@@ -114,7 +115,7 @@ def _estimation_charts(rows: Sequence[Row]) -> list[Chart]:
     for d, group in by(rows, "d").items():
         title, samples = f"{group[0].data}, d = {d:,}", "number of samples N"
         error = _summarised(group, "estimation_error", "n", _mean)
-        share = _summarised(group, "recovered", "n", _share)
+        share = _summarised([row for row in group if row.method != "oracle"], "recovered", "n", _share)
         charts.append(Chart(title, "error of the coefficients ‖w − w̄‖ / ‖w̄‖, mean", samples, error))
         charts.append(Chart(title, "copies in which the support is found", samples, share, percent=True))
     return charts

@@ -66,8 +66,8 @@ def paper_design(d: int, n_true: int, n: int, seed: int | Sequence[int]) -> tupl
 
 
 def cells(plan: Plan = FULL) -> list[Cell]:
-    """Return a cell for each d, N and method; abess takes part where it is installed."""
-    methods = ("DIHT", "IHT", "HTP", "auto") + (("abess",) if find_spec("abess") is not None else ())
+    """Return a cell for each d, N and method; abess takes part where it is installed, and the oracle is told the features."""
+    methods = ("DIHT", "IHT", "HTP", "auto", "oracle") + (("abess",) if find_spec("abess") is not None else ())
     return [Estimation(plan, d, n, method) for d in plan.dims for n in plan.sizes for method in methods]
 
 
@@ -96,6 +96,8 @@ class Estimation(Cell):
     def cost(self) -> float:
         """Return seconds, about."""
         plan = self.plan
+        if self.method == "oracle":
+            return 1e-3 * plan.n_tuning * len(plan.lams)
         if self.method in ("auto", "abess"):  # which are slow where lam is small
             tuning = sum(0.1 + 0.03 * float(lam**-0.37) for lam in plan.lams)
             return 0.3 * plan.n_tuning * tuning + 0.15 * plan.n_evaluation
@@ -142,9 +144,14 @@ class Estimation(Cell):
         """Return the relative error of a fit to a copy, and whether its support is the planted one."""
         X, y, planted = paper_design(self.d, self.plan.n_true, self.n, (1, self.d, self.n, copy))
         problem = Problem(X, y, loss=Squared(), k=self.plan.n_true, lam=lam, n_threads=1)
-        w = _abess(problem, X) if self.method == "abess" else _estimate(problem, self.method, step)
+        w = self._fitted(problem, X, step)
         recovered = np.array_equal(np.flatnonzero(w), np.flatnonzero(planted))
         return float(np.linalg.norm(w - planted) / np.linalg.norm(planted)), float(recovered)
+
+    def _fitted(self, problem: Problem, X: Vector, step: float | None) -> Vector:
+        if self.method == "oracle":
+            return refit(problem, np.arange(self.plan.n_true))[0]
+        return _abess(problem, X) if self.method == "abess" else _estimate(problem, self.method, step)
 
 
 class _Race:

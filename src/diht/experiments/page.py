@@ -39,7 +39,8 @@ _BADGES = {HOLDS: ("yes", "✓"), IN_PART: ("part", "◐"), NOT: ("no", "✗"), 
 _MAX_LINES = 14  # of a table of medians: of more, some are left out evenly
 
 _NOTES = {
-    "fig1": "Sparse ridge regression; λ chosen for each method on other copies. Shaded: two standard errors on either side.",
+    "fig1": "Sparse ridge regression; λ chosen for each method on other copies. The oracle is told the planted features. Shaded: "
+    "two standard errors on either side.",
     "fig2": "Step sizes tuned by the objective after equal numbers of passes. Medians; shaded from the least to the greatest.",
     "fig3": "Step sizes tuned by the gap after equal numbers of epochs. auto is shown with its best model and best bound so far.",
     "theory": "DIHT with the theorem’s own step, on a problem small enough to know the optimum. Dashed: what the theorem promises.",
