@@ -230,7 +230,7 @@ def _run(rows: pd.DataFrame) -> Run:
         tuple(kept["objective_value"].cummin()),
         last["objective_relative_gap"],
         last["objective_test_score"],
-        last["objective_failure"],
+        last["objective_failure"] or ("" if len(kept) else "nothing found in its time"),
     )
 
 
@@ -350,15 +350,20 @@ def _cell(panel: Panel, run: Run) -> str:
     return f"{'**0**' if above <= SAME else f'{above:.1e}'}; {figure(run.to(run.value))}"
 
 
-def failures(found: Iterable[Panel]) -> Iterator[str]:
-    """Every failure, with what was found before it."""
+def failures(found: Sequence[Panel]) -> Iterator[str]:
+    """Every failure, by data set, with what was found before it."""
+    where: dict[tuple[str, str, str, str], list[str]] = {}
+    for panel in found:
+        for run in panel.runs:
+            if run.failure:
+                before = "something" if math.isfinite(run.value) else "nothing"
+                where.setdefault((run.name, panel.dataset, run.failure, before), []).append(panel.settings)
+    of = families(found)
     rows = [
-        [run.name, panel.name, run.failure, "something" if math.isfinite(run.value) else "nothing"]
-        for panel in found
-        for run in panel.runs
-        if run.failure
+        [name, dataset, f"all {len(own)}" if len(own) == len(of[dataset]) > 1 else "; ".join(own), why, before]
+        for (name, dataset, why, before), own in sorted(where.items())
     ]
-    return markdown(("package", "instance", "why", "found before"), sorted(rows)) if rows else iter(["Nobody."])
+    return markdown(("package", "data set", "instances", "why", "found before"), rows) if rows else iter(["Nobody."])
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

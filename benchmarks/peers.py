@@ -439,7 +439,7 @@ def top_of_ridge(instance: Instance, limit: float) -> Supports:
 
 def _near_k(setting: str, w: np.ndarray, k: int) -> Supports:
     """A step on the way to k features, if it is near enough for its largest coefficients to say something."""
-    if 0.5 * k <= np.count_nonzero(w):
+    if 0.25 * k <= np.count_nonzero(w):
         yield setting, largest(w, k)
 
 
@@ -452,8 +452,9 @@ def skglm(instance: Instance, limit: float) -> Supports:
     slope = np.abs(X.T @ (instance.y - instance.y.mean() * instance.intercept)).max() / n
     kind = MCPRegression if instance.loss == "squared" else SparseLogisticRegression
     model = kind(fit_intercept=instance.intercept, warm_start=True)
-    for alpha in slope * np.geomspace(0.7, 0.002, 25):
-        w = model.set_params(alpha=alpha).fit(X, instance.y).coef_.ravel()
+    for alpha in slope * np.geomspace(0.7, 2e-4, 35):
+        tol = min(1e-4, 1e-2 * alpha)  # a violation of alpha's own size would leave the last coefficients as they are
+        w = model.set_params(alpha=alpha, tol=tol).fit(X, instance.y).coef_.ravel()
         yield from _near_k(f"path: alpha={alpha:.3g}", w, instance.k)
         if np.count_nonzero(w) > 3 * instance.k:
             return

@@ -165,8 +165,8 @@ class Design(ABC):
         return len(support) / max(1, self.shape[1])
 
     @abstractmethod
-    def toarray(self, rows: Index | None = None) -> Vector:
-        """Return the rows as a dense float64 array; for small matrices."""
+    def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
+        """Return the rows as a dense float64 array; without `copy` perhaps the stored one, which cannot be written to."""
 
     @abstractmethod
     def weighted_gram(self, c: Vector) -> Vector:

@@ -144,9 +144,10 @@ class DenseDesign(StoredDesign):
         X = np.asarray(self._X, dtype=np.float64)
         return np.asarray((X.T * c) @ X)
 
-    def toarray(self, rows: Index | None = None) -> Vector:
-        """Return the rows as a float64 array."""
-        return np.array(self._X if rows is None else self._X[rows], dtype=np.float64)
+    def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
+        """Return the rows as a float64 array; without `copy` the stored one if it is such."""
+        X = self._X if rows is None else self._X[rows]
+        return np.array(X, dtype=np.float64) if copy else np.asarray(X, dtype=np.float64)
 
     def is_nonnegative(self) -> bool:
         """Whether no entry is negative."""

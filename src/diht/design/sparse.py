@@ -350,8 +350,8 @@ class SparseDesign(StoredDesign):
             sp.csr_array((stretched, indices, indptr), shape=self.shape), self.n_threads, self._nonnegative
         )
 
-    def toarray(self, rows: Index | None = None) -> Vector:
-        """Return the rows as a dense float64 array."""
+    def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
+        """Return the rows as a dense float64 array, always a new one."""
         import scipy.sparse as sp
 
         X = sp.csr_array(self._by_rows(), shape=self.shape, copy=False)

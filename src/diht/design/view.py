@@ -167,9 +167,9 @@ class AffineView(Design):
         base: Any = self.base.columns(support)
         return AffineView(base, center, scale, np.flatnonzero(np.isin(support, self.zeros)))
 
-    def toarray(self, rows: Index | None = None) -> Vector:
-        """Return the rows as a dense float64 array."""
-        Z = self.base.toarray(rows)
+    def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
+        """Return the rows as a dense float64 array; a new one where there is anything to centre or scale."""
+        Z = self.base.toarray(rows, copy or self.center is not None or self.scale is not None)
         if self.center is not None:
             Z -= self.center
         if self.scale is not None:

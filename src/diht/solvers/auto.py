@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
 
 from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
@@ -61,6 +62,8 @@ _SMALL = 2e6  # entries of X up to which every start is worth a search, and kick
 _PROMISING = 0.01  # relative distance to the best objective at which a start is worth a search whatever the size of X
 _FINE = 1e-9
 _MOST_LOOKS = 30  # at a relaxation for a larger ridge
+_LEAN = 0.25  # ridge, relative to the curvature of a feature, below which the relaxation is not waited for
+_FEWEST_EASY = 10  # features of a model that is not grown in the time of a look at an easier relaxation
 _DROWNED = 1e-3  # ridge, relative to the curvature of a feature, below which swaps are tried for larger ones as well
 _LOOSE = 1e-3  # relative gap above which more starts are tried
 
@@ -186,8 +189,12 @@ class Auto(Solver):
         yield
         if self._guess(problem, state, b, inner.g):
             yield
+        grown = _is_growable(problem) and _is_lean(problem)
+        if grown:
+            self._grow(problem, state, b)
+            yield
         support = fitted = np.empty(0, dtype=np.int64)
-        own, slow, again, grown = np.inf, 0, np.inf, False
+        own, slow, again = np.inf, 0, np.inf
         design = problem.design
         while not inner.settled:
             relaxed.advance(problem, inner)
@@ -196,7 +203,7 @@ class Auto(Solver):
             state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
             if not grown and state.gap > _OPEN * abs(state.objective) and _is_growable(problem):
                 grown = True
-                self._search(problem, state, np.empty(0, dtype=np.int64), np.zeros_like(w), b, _SEARCH_PASSES)
+                self._grow(problem, state, b)
             before, own = own, inner.engine.value - inner.bound.value
             proved = before < np.inf and bool(np.any(inner.bound.alpha))  # infinite on a new working set
             slow = slow + 1 if proved and own > _PROGRESS * before else 0
@@ -223,23 +230,41 @@ class Auto(Solver):
         """Find a first answer, often a good one.
 
         Round a ridge regression, where that is a matter of milliseconds; of large X take the features that the first dual point
-        asks for.
+        asks for, or, where the ridge is small, those of a first look at the relaxation for a larger one.
         """
         n, d = problem.shape
         if float(n) * d * min(n, d) > _INSTANT:
             if _is_small(problem):
                 return False
-            support = problem.constraint.select(-g)
+            easy = _is_lean(problem) and problem.constraint.size > _FEWEST_EASY
+            support = problem.constraint.select(self._easy_model(problem, state) if easy else -g)
             first, b, u = refit(problem, support, None, b, _GUESS, state.stop)
             state.pool.add(first, b, primal(problem, first, b, u), support)
             return True
-        X, y = problem.design.toarray(), problem.y
+        X, y, s = problem.design.toarray(copy=False), problem.y, problem.s
         if problem.fit_intercept:
-            X, y = X - problem.s @ X, y - problem.s @ y
-        w = ridge(np.sqrt(problem.s)[:, None] * X, np.sqrt(problem.s) * y, 0.5 * problem.lam)
+            X, y = X - s @ X, y - s @ y
+        w = ridge(X, y, s, 0.5 * problem.lam)
         if w is not None:
             self._fit(problem, state, problem.constraint.select(w), np.zeros(d), b)
         return w is not None
+
+    def _easy_model(self, problem: Problem, state: AutoState) -> Vector:
+        """Return what a first look at the relaxation finds for a ridge as large as the curvature of a feature."""
+        easy, relaxed = problem.replaced(lam=_curvature(problem)), Relaxed(random_state=self.random_state)
+        inner = relaxed.init(easy, Start(stop=state.stop))
+        relaxed.advance(easy, inner)
+        return relaxed.relaxed_model(easy, inner)
+
+    def _grow(self, problem: Problem, state: AutoState, b: float) -> None:
+        """Add features one by one, then swap; the gap is too wide for screening."""
+        design, limit = problem.design, problem.design.passes + _SEARCH_PASSES
+        nothing = np.empty(0, dtype=np.int64)
+        self._swaps(problem, 0)(
+            problem, nothing, None, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
+        )
+        assert state.pool.best is not None
+        state.searched_early.add(state.pool.best.support.tobytes())
 
     def _keep(self, problem: Problem, state: AutoState, w: Vector, b: float) -> None:
         """Keep a model as it is."""
@@ -392,26 +417,44 @@ class Auto(Solver):
             yield
 
 
-def ridge(X: Vector, y: Vector, lam: float) -> Vector | None:
-    """Minimise ``||y - Xw||^2 + lam ||w||^2``, by the smaller of its two systems of equations; None where that fails."""
+def ridge(X: Vector, y: Vector, s: Vector, lam: float) -> Vector | None:
+    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that fails."""
     n, d = X.shape
+    root = np.sqrt(s)
     with np.errstate(all="ignore"):
         try:
             if n < d:
-                w = X.T @ np.linalg.solve(X @ X.T + lam * np.eye(n), y)
+                w = X.T @ (root * _solve(root[:, None] * (X @ X.T) * root, root * y, lam))
             else:
-                w = np.linalg.solve(X.T @ X + lam * np.eye(d), X.T @ y)
+                w = _solve((X.T * s) @ X, X.T @ (s * y), lam)
         except np.linalg.LinAlgError:
             return None
     return w if np.all(np.isfinite(w)) else None
+
+
+def _solve(K: Vector, y: Vector, lam: float) -> Vector:
+    """Solve ``(K + lam I) x = y``; K is overwritten."""
+    K[np.diag_indices(len(K))] += lam
+    factor = scipy.linalg.cho_factor(K, overwrite_a=True, check_finite=False)
+    return np.asarray(scipy.linalg.cho_solve(factor, y, check_finite=False))
+
+
+def _curvature(problem: Problem) -> float:
+    """Return the curvature of the loss along a feature, at most and on average; infinite where the loss has kinks."""
+    mu = problem.loss.mu
+    return float(problem.s.mean() * np.square(problem.design.column_norms()).mean()) / mu if mu > 0.0 else np.inf
+
+
+def _is_lean(problem: Problem) -> bool:
+    """Whether the ridge is small beside the curvature, so that the relaxation is loose and slow."""
+    return problem.lam < _LEAN * _curvature(problem) < np.inf
 
 
 def _is_drowned(problem: Problem) -> bool:
     """Tell whether the ridge is so small that rounding hides what a swap gains; in a small problem of the squared loss."""
     if not (isinstance(problem.loss, Squared) and problem.constraint.is_plain and _is_small(problem)):
         return False
-    curvature = 2.0 * float(problem.s @ problem.design.row_norms_sq()) / problem.shape[1]  # of a feature, on average
-    return problem.lam < _DROWNED * curvature
+    return problem.lam < _DROWNED * _curvature(problem)
 
 
 def _is_small(problem: Problem) -> bool:

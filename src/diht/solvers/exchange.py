@@ -34,17 +34,25 @@ _MOST_KEPT = 2e7  # entries of the rows of H that are kept
 
 
 class _Root(DenseDesign):
-    """A matrix A of which rows of A'A are wanted."""
+    """A matrix A of which rows of A'CA are wanted, C diagonal."""
+
+    def __init__(self, A: Matrix, c: Vector) -> None:
+        super().__init__(A)
+        self.c = c
 
     def gram_rows(self, chosen: Indices) -> Matrix:
-        """Return some rows of A'A, with one read of A."""
+        """Return some rows of A'CA, with one read of A."""
         self._passes += 1.0
-        return np.asarray(self._X[:, chosen].T @ self._X)
+        return np.asarray((self._X[:, chosen].T * self.c) @ self._X)
+
+    def gram_diagonal(self) -> Vector:
+        """Return the diagonal of A'CA."""
+        return np.asarray(np.einsum("i,ij,ij->j", self.c, self._X, self._X))
 
 
 @dataclass(frozen=True, eq=False)
 class Hessian:
-    """H = A'A + lam I by its rows, which are kept; zero but for the columns that A stands for."""
+    """H = A'CA + lam I by its rows, which are kept; zero but for the columns that A stands for."""
 
     root: _Root | None
     columns: Indices
@@ -61,13 +69,12 @@ class Hessian:
 
     @classmethod
     def weighted(cls, Z: Matrix, columns: Indices, c: Vector, problem: Problem) -> Hessian:
-        """Take A = C^(1/2) Z, Z centred by the weights c where there is an intercept."""
+        """Take A = Z, centred by the weights c where there is an intercept."""
         total = float(c.sum())
-        A = Z - (c / total) @ Z if problem.fit_intercept and total > 0.0 else Z
-        A = np.sqrt(c)[:, None] * A
+        root = _Root(Z - (c / total) @ Z if problem.fit_intercept and total > 0.0 else Z, c)
         diagonal = np.full(problem.shape[1], problem.lam)
-        diagonal[columns] += np.einsum("ij,ij->j", A, A)
-        return cls(_Root(A), columns, problem.lam, diagonal)
+        diagonal[columns] += root.gram_diagonal()
+        return cls(root, columns, problem.lam, diagonal)
 
     def count(self, design: Design) -> None:
         """Count what has been read of A."""

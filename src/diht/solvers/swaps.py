@@ -30,6 +30,7 @@ Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all
+_COPIED = 0.5  # share of the features that are out of play from which on the others are copied
 _WEIGHTED = 40  # multiplications of a dense product that weighting an entry costs
 _FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
@@ -95,7 +96,8 @@ def swap_search(
     while not search.stop():
         block = _Block.around(search, best)
         better = block.leave(descend(block, block.enter(best)))
-        problem.design.count_reads_of(block.part.design)
+        if block.part is not problem:
+            problem.design.count_reads_of(block.part.design)
         finished = block.is_whole or not search.improves(better, best)
         best = better
         if finished or search.swaps_left <= 0:
@@ -176,25 +178,28 @@ class _Search:
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A compact copy of some features, in whose numbering a round works: the support and the candidates to join it."""
+    """The features, in whose numbering a round works: the support and the candidates to join it, a compact copy unless all."""
 
     search: _Search
     features: Indices
     part: Problem
     Z: Matrix | None  # the part's design, dense, unless it is too large
     stays: NDArray[np.bool_]  # which features may not leave
+    barred: NDArray[np.bool_]  # which may not join
     is_whole: bool
 
     @classmethod
     def around(cls, search: _Search, fit: _Fit) -> _Block:
         n, d = search.problem.shape
         is_whole = max(n, search.room) * d <= _MOST_ENTRIES
-        chosen = np.arange(d) if is_whole else np.union1d(fit.support, _candidates(search, fit))
-        features = np.setdiff1d(chosen, search.outside)
-        part = search.problem.restricted(features)
+        features = np.arange(d) if is_whole else np.union1d(fit.support, _candidates(search, fit))
+        if not is_whole or len(search.outside) > _COPIED * d:
+            features = np.setdiff1d(features, search.outside)
+        part = search.problem if len(features) == d else search.problem.restricted(features)
         fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
-        Z = part.design.toarray() if fits and not _on_short_rows(part, search.room) else None
-        return cls(search, features, part, Z, np.isin(features, search.inside), is_whole)
+        Z = part.design.toarray(copy=False) if fits and not _on_short_rows(part, search.room) else None
+        stays, barred = np.isin(features, search.inside), np.isin(features, search.outside)
+        return cls(search, features, part, Z, stays, barred, is_whole)
 
     def enter(self, fit: _Fit) -> _Fit:
         """Return a model in the numbering of the block."""
@@ -225,7 +230,7 @@ class _Block:
         columns = self._columns(fit)
         design = part.design.columns(columns)
         part.design.count_reads_of(design)
-        return Hessian.weighted(design.toarray(), columns, c, part)
+        return Hessian.weighted(design.toarray(copy=False), columns, c, part)
 
     def _columns(self, fit: _Fit) -> Indices:
         """Return the features of a quadratic where not all fit: of the support those that cost least, each alone."""
@@ -240,7 +245,7 @@ class _Block:
         part = self.part
         r = -part.design.rmatvec(part.s * part.loss.derivative(fit.u, part.y))
         rows, rest = np.intersect1d(fit.support, hessian.columns), np.setdiff1d(fit.support, hessian.columns)
-        taken = np.zeros(len(self.features), dtype=bool)
+        taken = self.barred.copy()
         taken[fit.support] = True
         return Quadratic.around(rows, rest, fit.w[rows], fit.value, r, hessian, taken, self.stays)
 
