@@ -9,6 +9,7 @@ from diht.duality import primal
 from diht.losses import Logistic, Loss, Squared
 from diht.result import Status
 from diht.solvers import Auto, BranchAndBound, Start
+from diht.solvers.auto import ridge
 from oracle import best_subset, clear_data, small_data, some_weights, targets
 from test_relaxed import Quantile
 
@@ -95,3 +96,28 @@ def test_a_stop_ends_it_soon(loss: Loss, limit: int) -> None:
     assert len(asked) == limit  # once it is True, nobody needs to ask again
     assert len(result.support) <= 4
     assert result.lower_bound <= result.objective
+
+
+@pytest.mark.parametrize("shape", [(20, 60), (60, 20)])
+def test_the_guess_is_a_weighted_ridge_regression(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(0)
+    X, y, s = rng.standard_normal(shape), rng.standard_normal(shape[0]), rng.random(shape[0])
+    w = ridge(X, y, s, 0.3)
+    assert w is not None
+    np.testing.assert_allclose(X.T @ (s * (X @ w - y)) + 0.3 * w, 0.0, atol=1e-12)
+    assert ridge(np.full(shape, np.inf), y, s, 0.3) is None
+
+
+def test_a_small_ridge_is_no_reason_to_wait() -> None:
+    """Where the relaxation is loose, the planted features are found by an easier one, before ten reads of X."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 4500))
+    y = X[:, :20].sum(axis=1) + 0.5 * rng.standard_normal(500)
+    problem = Problem(X, y, Squared(), 20, 1e-3)
+    passes: list[float] = []
+    solve(
+        problem,
+        callback=lambda it: passes.append(problem.design.passes) if set(it.model.support) == set(range(20)) else None,
+        stop=lambda: bool(passes),
+    )
+    assert passes[0] < 10.0

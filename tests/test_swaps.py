@@ -269,3 +269,22 @@ def test_rows_of_the_hessian_that_no_longer_fit_are_computed_again(monkeypatch: 
     monkeypatch.setattr(exchange, "_MOST_KEPT", 60 * 24)
     np.testing.assert_allclose(swap_search(problem, NOTHING, kicks=10)[0], expected, rtol=1e-8)
     assert problem.design.passes - middle > middle - before > 12
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+@pytest.mark.parametrize("copied", [0.0, 1.0])
+def test_what_is_out_of_play_stays_out_with_and_without_a_copy(
+    loss: Loss, copied: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few features that may not join cost no copy of the others; either way the search ends where none of the others helps."""
+    monkeypatch.setattr(swaps, "_COPIED", copied)
+    problem = random_problem(loss, fit_intercept=True)
+    free = swap_search(problem, NOTHING)
+    barred = np.flatnonzero(free[0])[:2]
+    node = problem.replaced(constraint=problem.constraint.restricted(NOTHING, barred))
+    passes = problem.design.passes
+    w, _, _, objective = swap_search(node, NOTHING)
+    assert not np.any(w[barred])
+    assert objective >= free[3] * (1 - 1e-9)
+    assert objective <= min(all_swaps(node, np.flatnonzero(w))) * (1 + 1e-6) or loss.mu == 0.0
+    assert problem.design.passes > passes

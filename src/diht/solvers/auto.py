@@ -440,14 +440,13 @@ def _solve(K: Vector, y: Vector, lam: float) -> Vector:
 
 
 def _curvature(problem: Problem) -> float:
-    """Return the curvature of the loss along a feature, at most and on average; infinite where the loss has kinks."""
-    mu = problem.loss.mu
-    return float(problem.s.mean() * np.square(problem.design.column_norms()).mean()) / mu if mu > 0.0 else np.inf
+    """Return the curvature of the squared loss along a feature, on average."""
+    return float(problem.s.mean() * np.square(problem.design.column_norms()).mean()) / problem.loss.mu
 
 
 def _is_lean(problem: Problem) -> bool:
-    """Whether the ridge is small beside the curvature, so that the relaxation is loose and slow."""
-    return problem.lam < _LEAN * _curvature(problem) < np.inf
+    """Tell whether the ridge is so small that the relaxation is loose and slow; for the squared loss."""
+    return isinstance(problem.loss, Squared) and problem.lam < _LEAN * _curvature(problem)
 
 
 def _is_drowned(problem: Problem) -> bool:

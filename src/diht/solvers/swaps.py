@@ -30,7 +30,7 @@ Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all
-_COPIED = 0.5  # share of the features that are out of play from which on the others are copied
+_COPIED = 0.1  # share of the features that are out of play from which on the others are copied
 _WEIGHTED = 40  # multiplications of a dense product that weighting an entry costs
 _FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
