@@ -139,7 +139,7 @@ def test_the_page_says_who_is_better_and_who_failed():
     assert "| reg, k = 20, lam = 0.1 | 1 | 1% | 0.4 | abess | 1.0e+00 | 0.1 | 0.2 | **2** |" in text
     assert "lower objective than `auto`: nowhere" in text
     assert "lower objective than every package: reg" in text
-    assert "| scope | reg, k = 20, lam = 0.1 | SIGABRT | nothing |" in text
+    assert "| scope | reg | k = 20, lam = 0.1 | SIGABRT | nothing |" in text
     assert ".m-omp{color:" in drawing
 
 
@@ -158,6 +158,8 @@ def test_many_instances_are_told_by_data_set(tmp_path, monkeypatch):
         for of_solver in (
             rows("auto", [0.05, 0.06, 0.1 * k, 0.2 * k], [1.5, 1.5, 1.0, 1.0], dataset=dataset, k=k),
             rows("omp", [0.2], [1.0 if k < 7 else 1.1], dataset=dataset, k=k),
+            rows("scope", [0.2], [np.nan], dataset=dataset, k=k),
+            rows("abess", [0.2], [9.0], "stopped" if k in (2, 5) else "", dataset=dataset, k=k),
         )
         for row in of_solver
     ]
@@ -168,11 +170,13 @@ def test_many_instances_are_told_by_data_set(tmp_path, monkeypatch):
         compare.main()
     text = (tmp_path / "first" / "peers.md").read_text()
     assert (tmp_path / "second" / "peers.md").read_text() == text
-    assert len(pd.read_csv(tmp_path / "first" / "peers.csv")) == 2 * 7 * (3 + 1)  # none that says nothing new
+    assert len(pd.read_csv(tmp_path / "first" / "peers.csv")) == 2 * 7 * (3 + 1 + 1 + 1)  # none that says nothing new
     assert "| reg | 7 | 7 | 1 | 2 (0.5 to 3.5) |" in text
     assert "faster than `auto` to its own objective: in 10 of 14 instances: reg, k = 3, lam = 0.1 and k = 4" in text
     assert "### hard" in text
     assert text.count("| omp | **0**; 0.2 |") == 2
+    assert "| abess | hard | k = 2, lam = 0.1; k = 5, lam = 0.1 | stopped | something |" in text
+    assert "| scope | reg | all 7 | nothing found in its time | nothing |" in text
     drawing = (tmp_path / "first" / "figures" / "peers.svg").read_text()
     assert "reg, k = 7, lam = 0.1" in drawing
     assert "reg, k = 6, lam = 0.1" not in drawing
