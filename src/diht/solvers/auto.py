@@ -176,7 +176,13 @@ class Auto(Solver):
             if shiftable:
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
-            if _is_small(problem) and not shiftable:  # the squared loss's own searches kick by themselves
+            if (
+                _is_small(problem) and not shiftable
+            ):  # the squared loss grows earlier, and its own searches kick by themselves
+                if state.gap > _LOOSE * abs(state.objective) and problem.constraint.size <= _GROWN:
+                    self._grow(problem, state, 0.0)
+                    self._search_best(problem, state)
+                    yield
                 yield from self._kick(problem, state)
 
     def _relax(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
