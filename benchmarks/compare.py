@@ -271,11 +271,14 @@ def verdict(found: Sequence[Panel]) -> Iterator[str]:
 
 
 def _listed(found: Sequence[Panel], such: Callable[[Panel], bool]) -> str:
-    """Name the instances, by data set."""
+    """Name the instances, by data set; where these are many, count them."""
     those = [panel for panel in found if such(panel)]
-    named = [f"{name}, {' and '.join(panel.settings for panel in own)}" for name, own in families(those).items()]
-    count = f"in {len(those)} of {len(found)} instances: " if len(those) > WIDE else ""
-    return count + ("; ".join(named) or "nowhere")
+    if len(those) <= WIDE:
+        named = [f"{name}, {' and '.join(panel.settings for panel in own)}" for name, own in families(those).items()]
+        return "; ".join(named) or "nowhere"
+    everywhere = families(found)
+    counts = [f"{name} {len(own)} of {len(everywhere[name])}" for name, own in families(those).items()]
+    return f"in {len(those)} of {len(found)} instances ({', '.join(counts)})"
 
 
 def families(found: Iterable[Panel]) -> dict[str, list[Panel]]:

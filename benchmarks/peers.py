@@ -451,13 +451,14 @@ def skglm(instance: Instance, limit: float) -> Supports:
     X = sp.csc_matrix(instance.X) if sp.issparse(instance.X) else np.asfortranarray(instance.X)
     slope = np.abs(X.T @ (instance.y - instance.y.mean() * instance.intercept)).max() / n
     kind = MCPRegression if instance.loss == "squared" else SparseLogisticRegression
-    model = kind(fit_intercept=instance.intercept, warm_start=True)
-    for alpha in slope * np.geomspace(0.7, 2e-4, 35):
-        tol = min(1e-4, 1e-2 * alpha)  # a violation of alpha's own size would leave the last coefficients as they are
-        w = model.set_params(alpha=alpha, tol=tol).fit(X, instance.y).coef_.ravel()
-        yield from _near_k(f"path: alpha={alpha:.3g}", w, instance.k)
-        if np.count_nonzero(w) > 3 * instance.k:
-            return
+    # its own tolerance is that of a violation: one of alpha's own size would leave the last coefficients as they are
+    for setting, end, steps, fine in (("path", 2e-3, 25, np.inf), ("fine path", 2e-4, 35, 1e-2)):
+        model = kind(fit_intercept=instance.intercept, warm_start=True)
+        for alpha in slope * np.geomspace(0.7, end, steps):
+            w = model.set_params(alpha=alpha, tol=min(1e-4, fine * alpha)).fit(X, instance.y).coef_.ravel()
+            yield from _near_k(f"{setting}: alpha={alpha:.3g}", w, instance.k)
+            if np.count_nonzero(w) > 3 * instance.k:
+                break
 
 
 def l1_bisection(instance: Instance, limit: float) -> Supports:

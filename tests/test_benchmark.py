@@ -172,7 +172,7 @@ def test_many_instances_are_told_by_data_set(tmp_path, monkeypatch):
     assert (tmp_path / "second" / "peers.md").read_text() == text
     assert len(pd.read_csv(tmp_path / "first" / "peers.csv")) == 2 * 7 * (3 + 1 + 1 + 1)  # none that says nothing new
     assert "| reg | 7 | 7 | 1 | 2 (0.5 to 3.5) |" in text
-    assert "faster than `auto` to its own objective: in 10 of 14 instances: reg, k = 3, lam = 0.1 and k = 4" in text
+    assert "faster than `auto` to its own objective: in 10 of 14 instances (reg 5 of 7, hard 5 of 7)." in text
     assert "### hard" in text
     assert text.count("| omp | **0**; 0.2 |") == 2
     assert "| abess | hard | k = 2, lam = 0.1; k = 5, lam = 0.1 | stopped | something |" in text
