@@ -176,13 +176,9 @@ class Auto(Solver):
             if shiftable:
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
-            if (
-                _is_small(problem) and not shiftable
-            ):  # the squared loss grows earlier, and its own searches kick by themselves
-                if state.gap > _LOOSE * abs(state.objective) and problem.constraint.size <= _GROWN:
-                    self._grow(problem, state, 0.0)
-                    self._search_best(problem, state)
-                    yield
+            if _is_small(problem) and not shiftable:  # searches of the squared loss kick by themselves
+                if not isinstance(problem.loss, Squared) and problem.constraint.size <= _GROWN:
+                    yield from self._grow_late(problem, state)
                 yield from self._kick(problem, state)
 
     def _relax(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
@@ -271,6 +267,13 @@ class Auto(Solver):
         )
         assert state.pool.best is not None
         state.searched_early.add(state.pool.best.support.tobytes())
+
+    def _grow_late(self, problem: Problem, state: AutoState) -> Iterator[None]:
+        """Start once more from nothing, where the gap is still open."""
+        if state.gap > _LOOSE * abs(state.objective):
+            self._grow(problem, state, 0.0)
+            self._search_best(problem, state)
+            yield
 
     def _keep(self, problem: Problem, state: AutoState, w: Vector, b: float) -> None:
         """Keep a model as it is."""
