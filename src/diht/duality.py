@@ -262,6 +262,14 @@ class Bound:
     alpha: Vector
     rounding: float
 
+    @property
+    def claimed(self) -> float:
+        """What is published: less than the value by more than another order of the same sums can lose.
+
+        Sums in another order differ by up to twice what rounding can do, and what they say of single features by as much again.
+        """
+        return self.value - 4.0 * self.rounding
+
     def check(self, problem: Problem) -> float:
         """Compute the bound again from the problem and the proof alone."""
         return self.renewed(problem).value
@@ -326,18 +334,21 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     return Bound(float(safe) + 0.0, alpha, float(value - safe))
 
 
-def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
+def upper_bound(
+    problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None, error: Vector | None = None
+) -> float:
     r"""P(w, b) plus all that rounding can have taken from it: no less than the model's objective in exact arithmetic.
 
     With :math:`|\hat u_i - u_i| \le e` (the design's own bound) convexity gives
     :math:`l(u_i) \le \max(l(\hat u_i - e), l(\hat u_i + e))`, for any loss. Values of a loss are off by a few units in the last
-    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, where it is known.
+    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, and `error` a bound on its errors,
+    where they are known.
     """
     loss, y, s = problem.loss, problem.y, problem.s
     u = problem.design.matvec(w) + b if u is None else u
     with np.errstate(over="ignore", invalid="ignore"):
-        # The sum with b is rounded once, and so are u - e and u + e.
-        e = problem.design.matvec_error(w) + 4.0 * _U * np.abs(u)
+        # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
+        e = (2.0 * problem.design.matvec_error(w) if error is None else error) + 4.0 * _U * np.abs(u)
         value = np.maximum(loss.value(u - e, y), loss.value(u + e, y))
         ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * _U)
         size = float(np.sum(s * np.abs(value))) + ridge

@@ -87,11 +87,14 @@ class Loss(ABC):
         l is 1/mu-smooth, which is to say that l* is mu-strongly convex; 0 where l is not smooth.
     explicit : bool
         Whether l*' is finite on all of F, without which the explicit dual step is of no use.
+    of_differences : bool
+        Whether l(u, y) depends on y - u alone.
     """
 
     name: ClassVar[str] = "custom"
     task: ClassVar[str] = "regression"
     explicit: ClassVar[bool] = True
+    of_differences: ClassVar[bool] = False
 
     @property
     def mu(self) -> float:
@@ -190,6 +193,8 @@ class Loss(ABC):
 
     def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
         """Return targets z and factors f for which l(u + offset, y) = f l(u, z) for all u, if there are any."""
+        if self.of_differences:
+            return y - offset, _namespace(y).ones_like(y)
         raise ValueError(f"offset cannot be used with the {self.name} loss: it is for squared, huber and poisson")
 
     def dual_step(self, a: Array, u: Array, tau: Array, y: Array, implicit: bool) -> Array:
@@ -319,13 +324,10 @@ class Squared(QuadraticConjugate):
 
     name: ClassVar[str] = "squared"
     task: ClassVar[str] = "regression"
+    of_differences: ClassVar[bool] = True
     mu: ClassVar[float] = 0.5
     low: ClassVar[float] = -math.inf
     high: ClassVar[float] = math.inf
-
-    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
-        """Return the targets less the offset."""
-        return y - offset, _namespace(y).ones_like(y)
 
 
 @dataclass(frozen=True)
@@ -400,6 +402,7 @@ class Huber(QuadraticConjugate):
     delta: float = 1.0
     name: ClassVar[str] = "huber"
     task: ClassVar[str] = "regression"
+    of_differences: ClassVar[bool] = True
     mu: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
@@ -414,10 +417,6 @@ class Huber(QuadraticConjugate):
     def high(self) -> float:
         """Upper end of F."""
         return self.delta
-
-    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
-        """Return the targets less the offset."""
-        return y - offset, _namespace(y).ones_like(y)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
 from diht.losses import Squared
 from diht.problem import Problem
-from diht.shift import in_play, problem_gram, smallest_eigenvalue
+from diht.shift import in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers.base import Point, Solver, Start, never
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
@@ -409,7 +409,7 @@ class Auto(Solver):
             assert best is not None
             assert state.bound is not None
             attained = upper_bound(problem, best.coefficients(problem.shape[1]), best.b)
-            features, ceiling = in_play(state.bound.screening(problem), attained)
+            features, ceiling = in_play(problem, state.bound.screening(problem), attained)
             if not 0 < len(features) <= min(0.9 * before, _MOST_GRAM, problem.shape[0]):
                 return
             before = len(features)
@@ -420,7 +420,7 @@ class Auto(Solver):
             relaxation = GramRelaxation(problem, features, sigma, known)
             w = best.coefficients(problem.shape[1])
             solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
-            origin = state.bound if len(features) < problem.shape[1] else None
+            origin = state.bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._search(problem, state, problem.constraint.select(solved.p), solved.p, best.b)
             yield
