@@ -49,7 +49,7 @@ def dot(x: Vector, y: Vector, start: float = 0.0) -> float:
     """Return start + x.y, rounded once."""
     with np.errstate(all="ignore"):
         terms = np.concatenate([[start], *two_product(x, y)])
-    return fsum(terms) if np.all(np.abs(terms) < _SUMMABLE) else start + float(x @ y)
+        return fsum(terms) if np.all(np.abs(terms) < _SUMMABLE) else start + float(x @ y)
 
 
 def matmul(A: Vector, B: Vector) -> tuple[Vector, Vector]:
