@@ -181,18 +181,22 @@ def saddle_point(
     u = problem.design.matvec(w) + b if u is None else u
     v = -(_gradient(problem, alpha) if g is None else g) / lam
     value, conjugate = loss.value(u, y), loss.conjugate(alpha, y)
-    fenchel = _not_negative(value + conjugate - alpha * u, np.abs(value) + np.abs(conjugate) + np.abs(alpha * u))
+    size = np.abs(value) + loss.conjugate_terms(alpha, y, conjugate) + np.abs(alpha * u)
+    fenchel = _not_negative(value + conjugate - alpha * u, size)
     nearest, _ = problem.constraint.threshold(v)
     terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ nearest])
-    size = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
-    ridge = 0.5 * lam * float(_not_negative(terms, size)[0])
+    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
+    ridge = 0.5 * lam * float(_not_negative(terms, sizes)[0])
     return SaddlePoint(float(s @ fenchel), ridge, float(np.linalg.norm(w - nearest)))
 
 
 def _not_negative(terms: Vector, size: Vector) -> Vector:
-    """Clip what rounding can explain; raise on what it cannot."""
+    """Clip what rounding can explain, given the sizes of what was added up; raise on what it cannot.
+
+    Below the smallest normal number rounding is no longer relative to a size.
+    """
     negative = terms < 0.0
-    if np.any(negative & (terms < -1e-8 * size)):
+    if np.any(negative & (terms < -1e-8 * (size + np.finfo(np.float64).tiny))):
         worst = int(np.argmin(terms))
         raise ArithmeticError(
             f"negative gap term {terms[worst]:g} at position {worst}: the loss and its conjugate disagree"

@@ -20,12 +20,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import xlogy
 
 from diht.certificate import in_dtype
 from diht.constraint import Constraint
 from diht.design import Design, spectral_bound
+from diht.design.definite import Definite
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Screening, _raised
 from diht.exact import CLEAR
 from diht.losses import Squared
@@ -383,13 +383,7 @@ def _newton_step(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, 
         H[c, np.arange(m), c, np.arange(m)] += ridge
     if intercept:
         H[:, -1, :, -1] += 1.0 / n_classes
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(flat), np.finfo(np.float64).tiny))
-    right = scale * slope.T.ravel()
-    try:
-        x = cho_solve(cho_factor(flat * np.outer(scale, scale), lower=True), right)
-    except LinAlgError:  # definite, but not to rounding
-        x = np.linalg.lstsq(flat * np.outer(scale, scale), right)[0]
-    return np.asarray(-(scale * x).reshape(n_classes, m).T)
+    return np.asarray(-Definite(flat).solve(slope.T.ravel()).reshape(n_classes, m).T)
 
 
 def _conjugate_gradients(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:

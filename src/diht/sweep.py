@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from diht.certificate import certificate_of, handed_out
 from diht.constraint import Constraint
 from diht.design import Design
+from diht.design.definite import Definite
 from diht.design.gram import Gram
 from diht.design.threads import blas_threads
 from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
@@ -475,13 +476,13 @@ def _shrunk(problem: Problem, model: _Model) -> _Model:
         roots[support] = x * design.column_norms()
         return _refitted(problem, model, constraint.select(roots))
     # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
-    M = np.asarray(np.linalg.inv(_hessian(problem, design, x, model.b)), dtype=np.float64)
+    M = Definite(_hessian(problem, design, x, model.b)).inverse()
     problem.design.count_reads_of(design)
     roots[support] = _roots_of_costs(constraint, support, x, M)
     chosen = constraint.select(roots)
     kept = np.isin(support, chosen)
     w = np.zeros_like(model.w)
-    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ np.linalg.solve(M[np.ix_(~kept, ~kept)], x[~kept])
+    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
     return _refitted(problem, replace(model, w=w), chosen)
 
 
@@ -493,7 +494,7 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
     while len(left):
         together = np.isin(support[left], constraint.closure(support[left[:1]]))
         G, left = left[together], left[~together]
-        roots[G] = np.linalg.solve(np.linalg.cholesky(M[np.ix_(G, G)]), x[G])
+        roots[G] = np.sqrt(max(float(x[G] @ Definite(M[np.ix_(G, G)]).solve(x[G])), 0.0) / len(G))
     return roots
 
 

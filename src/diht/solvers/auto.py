@@ -8,9 +8,9 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from diht.design.definite import Definite
 from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
 from diht.losses import Squared
 from diht.problem import Problem
@@ -427,25 +427,15 @@ class Auto(Solver):
 
 
 def ridge(X: Vector, y: Vector, s: Vector, lam: float) -> Vector | None:
-    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that fails."""
+    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that overflows."""
     n, d = X.shape
     root = np.sqrt(s)
     with np.errstate(all="ignore"):
-        try:
-            if n < d:
-                w = X.T @ (root * _solve(root[:, None] * (X @ X.T) * root, root * y, lam))
-            else:
-                w = _solve((X.T * s) @ X, X.T @ (s * y), lam)
-        except np.linalg.LinAlgError:
-            return None
+        K = root[:, None] * (X @ X.T) * root if n < d else (X.T * s) @ X
+        K[np.diag_indices(len(K))] += lam
+        system = Definite(K)
+        w = X.T @ (root * system.solve(root * y)) if n < d else system.solve(X.T @ (s * y))
     return w if np.all(np.isfinite(w)) else None
-
-
-def _solve(K: Vector, y: Vector, lam: float) -> Vector:
-    """Solve ``(K + lam I) x = y``; K is overwritten."""
-    K[np.diag_indices(len(K))] += lam
-    factor = scipy.linalg.cho_factor(K, overwrite_a=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, y, check_finite=False))
 
 
 def _curvature(problem: Problem) -> float:
