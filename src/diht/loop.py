@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, margin, primal, saddle_point, screen, upper_bound
+from diht.empty_columns import compact
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
@@ -87,9 +88,13 @@ def solve(
     """
     method = as_solver(solver)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    begin, part = as_start(problem, start), compact(problem)
+    if part is not None:
+        problem, begin, callback = part.problem, part.start(begin), part.callback(callback)
     loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
-        return loop.run(as_start(problem, start))
+        result = loop.run(begin)
+    return result if part is None else part.result(result)
 
 
 def as_solver(solver: str | Solver, random_state: int | None = None) -> Solver:

@@ -162,9 +162,11 @@ class Problem:
         largest = float(v.max())  # divided by it, no square underflows
         return largest and largest * float(np.sqrt(self.constraint.unsigned.value(v / largest))) * (1.0 + 1e-9)
 
-    def intercept_of(self, w: Vector, b: float) -> float:
-        """Intercept in the user's coordinates, from `b` of the centred design."""
-        return b if self.center is None else b - float(self.center @ w)
+    def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
+        """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""
+        if self.center is None:
+            return b
+        return b - float((self.center if support is None else self.center[support]) @ w)
 
     def centred_intercept(self, w: Vector, intercept: float) -> float:
         """Turn an intercept in the user's coordinates into `b` of the centred design."""

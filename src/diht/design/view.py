@@ -160,6 +160,14 @@ class AffineView(Design):
         """Fraction of the stored entries that some features hold."""
         return self.base.fraction(support)
 
+    def occupied(self) -> Index:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        if self.center is None:
+            return self.base.occupied()
+        held = self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
+
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""
         center = None if self.center is None else self.center[support]
