@@ -264,7 +264,7 @@ def _paths(
         return [dict(solve_multinomial_path(several, ks, lams, plain.tol, plain.time_limit))]
     for y in targets.values():
         problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
-        results.append(solve_path(problem, ks, lams, plain._solver(problem), plain.tol, plain.time_limit))
+        results.append(solve_path(problem, ks, lams, plain._solver(), plain.tol, plain.time_limit))
     return results
 
 

@@ -89,7 +89,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 callback = self._callback(label, tasks, scale, X.dtype)
                 if tasks is not None:
                     tasks.begin_problem()
-                method = self._solver(problem)
+                method = self._solver()
                 result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
                 if tasks is not None:
                     tasks.end_problem()
@@ -128,12 +128,12 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
             )
         return constrained(min(k, choices), n_features, keep, groups, signs_of(self.sign, names, n_features))
 
-    def _solver(self, problem: Problem) -> Solver:
+    def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        return as_solver(self._method(), problem, None if seed is None else int(seed))
+        return as_solver(self._method(), None if seed is None else int(seed))
 
     def _method(self) -> str | Solver:
         """Return what `solver` and `exact` ask for together."""

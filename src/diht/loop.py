@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, primal
+from diht.empty_columns import compact
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
@@ -30,6 +31,7 @@ Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
 
 SOLVERS: dict[str, type[Solver]] = {
+    "auto": Auto,
     "diht": DIHT,
     "sdiht": SDIHT,
     "iht": IHT,
@@ -85,33 +87,23 @@ def solve(
     Result
         The best model and the best bound found, each kept apart from the other.
     """
-    method = as_solver(solver, problem)
+    method = as_solver(solver)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    begin, part = as_start(problem, start), compact(problem)
+    if part is not None:
+        problem, begin, callback = part.problem, part.start(begin), part.callback(callback)
     loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
-        return loop.run(as_start(problem, start))
+        result = loop.run(begin)
+    return result if part is None else part.result(result)
 
 
-def as_solver(solver: str | Solver, problem: Problem, random_state: int | None = None) -> Solver:
-    """Return a method by its name, with the seed if it takes one; "auto" chooses by the problem's shape and loss."""
-    if solver == "auto":
-        return _seeded(Auto(), random_state)
+def as_solver(solver: str | Solver, random_state: int | None = None) -> Solver:
+    """Return a method by its name, with the seed if it takes one."""
     if isinstance(solver, str) and solver in SOLVERS:
-        solver = _by_name(solver, problem.shape[0])
-    if isinstance(solver, Solver):
-        return _seeded(solver, random_state)
-    raise ValueError(f"solver must be one of {['auto', *SOLVERS]} or a solver object, got {solver!r}")
-
-
-def _by_name(name: str, n_samples: int) -> Solver:
-    """Return a method with its defaults, in no more blocks than there are samples: nobody asked for more."""
-    solver = SOLVERS[name]()
-    if getattr(solver, "blocks", 0) > n_samples:
-        return replace(solver, blocks=n_samples)  # type: ignore[type-var]
-    return solver
-
-
-def _seeded(solver: Solver, random_state: int | None) -> Solver:
+        solver = SOLVERS[solver]()
+    if not isinstance(solver, Solver):
+        raise ValueError(f"solver must be one of {[*SOLVERS]} or a solver object, got {solver!r}")
     if random_state is None or not hasattr(solver, "random_state"):
         return solver
     return replace(solver, random_state=random_state)  # type: ignore[type-var]

@@ -205,19 +205,21 @@ class Problem:
         coef = np.asarray(coef, dtype=np.float64)
         return coef if self.scale is None else np.asarray((coef.T * self.scale).T)
 
-    def intercept_of(self, w: Vector, b: float) -> float:
-        """Intercept in the user's coordinates, from `b` of the centred design."""
-        return b if self.center is None else -self._at_center(w, -b)
+    def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
+        """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""
+        return b if self.center is None else -self._at_center(w, -b, support)
 
     def centred_intercept(self, w: Vector, intercept: float) -> float:
         """Turn an intercept in the user's coordinates into `b` of the centred design."""
         return intercept if self.center is None else self._at_center(w, intercept)
 
-    def _at_center(self, w: Vector, start: float) -> float:
+    def _at_center(self, w: Vector, start: float, support: NDArray[np.int64] | None = None) -> float:
         """Return start + center.coefficients - level, rounded once: terms as large as the means may cancel."""
         assert self.center is not None
-        support = np.flatnonzero(w)
-        coef = w[support] if self.scale is None else w[support] / self.scale[support]
+        if support is None:
+            support = np.flatnonzero(w)
+            w = w[support]
+        coef = w if self.scale is None else w / self.scale[support]
         return dot(np.append(self.center[support], -1.0), np.append(coef, self.level), start)
 
     def __repr__(self) -> str:

@@ -95,8 +95,10 @@ class Pool:
         rounded = dtype.type
 
         def shown(pooled: Pooled) -> Model:
-            w = pooled.coefficients(n_features)
-            return Model(w.astype(dtype), float(rounded(problem.intercept_of(w, pooled.b))), pooled.objective)
+            w = np.zeros(n_features, dtype)
+            w[pooled.support] = pooled.values
+            intercept = problem.intercept_of(pooled.values, pooled.b, pooled.support)
+            return Model(w, float(rounded(intercept)), pooled.objective)
 
         return tuple(shown(pooled) for pooled in self)
 
