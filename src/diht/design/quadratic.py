@@ -368,11 +368,11 @@ def relax(
         price = used**3 / 3.0 + 2.0 * n * used
         penalty = -1.0  # not known
         if wait <= 0 and price <= credit:
-            possible = newton_step(K, sigma, rho, state, m, pattern, p, c, direction)
-            removals = 1
-            while possible and drop(pattern, p, direction) and removals < REMOVALS:
+            possible = False
+            for _ in range(REMOVALS):
                 possible = newton_step(K, sigma, rho, state, m, pattern, p, c, direction)
-                removals += 1
+                if not (possible and drop(pattern, p, direction)):
+                    break
             if possible:
                 leave(pattern, p, direction)
                 credit -= price
