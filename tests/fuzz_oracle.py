@@ -324,11 +324,17 @@ class _Fits:
             if self.case.loss == "hinge":
                 for gamma in _SMOOTHINGS:
                     theta = self._newton(theta, mask, "smoothed_hinge", gamma)
-                value = self.value(theta, "hinge", None)
             else:
                 theta = self._newton(theta, mask, self.case.loss, self.case.parameter)
-                value = self.value(theta, self.case.loss, self.case.parameter)
+            theta = self._allowed(theta)
+            value = self.value(theta, self.case.loss, self.case.parameter)
         return [self._model(t, v) for t, v in zip(theta, value, strict=True)]
+
+    def _allowed(self, theta: Matrix) -> Matrix:
+        """Coefficients of a forbidden sign set to zero: the best of a support is among those of its parts that need none."""
+        if self.case.sign is None:
+            return theta
+        return np.where(np.append(np.asarray(self.case.sign), 0) * theta < 0.0, 0.0, theta)
 
     def _level(self) -> float:
         """An intercept to start from."""
@@ -341,8 +347,6 @@ class _Fits:
         rows = theta.reshape(-1, self.classes)
         with np.errstate(over="ignore", under="ignore"):
             w = rows[:-1].T / self.size
-        if self.case.sign is not None:
-            w = np.where(np.asarray(self.case.sign) * w < 0.0, 0.0, w)
         w = np.where(np.isfinite(w), w, 0.0)
         return Model(w, rows[-1] * float(self.case.fit_intercept), self.reference, value)
 
@@ -430,11 +434,10 @@ class _Fits:
             theta = np.append(best.w[0] * self.size, best.b)
             improved = False
             for candidate in self._candidates(theta, columns):
-                value = float(self.value(candidate[None], name, parameter)[0])
+                candidate = self._allowed(candidate[None])
+                value = float(self.value(candidate, name, parameter)[0])
                 if value < best.objective:
-                    rival = self._model(candidate, value)
-                    if self.case.sign is None or np.array_equal(rival.w[0] * self.size, candidate[:-1]):
-                        best, improved = rival, True
+                    best, improved = self._model(candidate[0], value), True
             if not improved:
                 break
         return best
