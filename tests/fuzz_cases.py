@@ -56,10 +56,20 @@ class Call:
     exact: bool = False
     given: str = "model"  # to certify: a model, a support, or a dual point besides
 
+    def __str__(self) -> str:
+        asked = {"tol": self.tol, "max_iter": self.max_iter, "exact": self.exact}
+        if self.kind == "certify":
+            asked["given"] = self.given
+        return f"{self.kind} {self.solver} ({', '.join(f'{name}={value}' for name, value in asked.items() if value)})"
+
     @property
     def seeks_the_optimum(self) -> bool:
         """Whether the answer is meant to be the best model of all."""
-        return self.kind in ("solve", "fit", "path") and self.max_iter is None and self.solver in ("auto", "Auto()", "branch")
+        return (
+            self.kind in ("solve", "fit", "path")
+            and self.max_iter is None
+            and self.solver in ("auto", "Auto()", "branch")
+        )
 
     @property
     def is_exact(self) -> bool:
@@ -118,9 +128,7 @@ class Case:
         )
         loss = self.loss if self.parameter is None else f"{self.loss}({self.parameter:.3g})"
         hostile = " [" + " ".join(self.ingredients) + "]" if self.ingredients else ""
-        return (
-            f"{loss} {n} x {d}, k={self.k}{constraint}, lam={self.lam:.3g}{extras}, {self.storage} {self.X.dtype}{hostile}"
-        )
+        return f"{loss} {n} x {d}, k={self.k}{constraint}, lam={self.lam:.3g}{extras}, {self.storage} {self.X.dtype}{hostile}"
 
 
 def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> Case:
@@ -145,7 +153,9 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
     signal = X @ planted + rng.standard_normal()
     X = _scaled(rng, X, ingredients)
     y = _targets(rng, loss, signal, ingredients)
-    weights = _weights(rng, loss, y, "weights" in ingredients) if rng.random() < 0.25 or "weights" in ingredients else None
+    weights = (
+        _weights(rng, loss, y, "weights" in ingredients) if rng.random() < 0.25 or "weights" in ingredients else None
+    )
     standardize = bool(rng.random() < 0.25)
     scale = deviations(X, weights) if standardize else None
     if scale is not None and _is_ambiguous(X, weights):
@@ -286,7 +296,9 @@ def _weights(rng: np.random.Generator, loss: str, y: NDArray[Any], hostile: bool
     n = len(y)
     weights = rng.uniform(0.1, 2.0, n)
     if hostile:
-        weights *= 10.0 ** rng.choice([0.0, rng.uniform(-12.0, 12.0), rng.uniform(-145.0, 145.0)], n, p=[0.6, 0.25, 0.15])
+        weights *= 10.0 ** rng.choice(
+            [0.0, rng.uniform(-12.0, 12.0), rng.uniform(-145.0, 145.0)], n, p=[0.6, 0.25, 0.15]
+        )
         weights[rng.random(n) < 0.2] = 0.0
         for first in np.unique(y, return_index=True)[1] if loss not in REGRESSION else [0]:
             weights[first] = weights[first] or 1.0
@@ -307,7 +319,9 @@ def _calls(rng: np.random.Generator, several: bool, hostile: bool) -> tuple[Call
 
 def _call(rng: np.random.Generator, several: bool, hostile: bool) -> Call:
     tol = float(rng.choice([1e-2, 1e-6, 1e-9])) if hostile else 1e-4
-    kind = str(rng.choice(["solve", "branch", "fit", "method", "certify", "path"], p=[0.3, 0.15, 0.25, 0.15, 0.1, 0.05]))
+    kind = str(
+        rng.choice(["solve", "branch", "fit", "method", "certify", "path"], p=[0.3, 0.15, 0.25, 0.15, 0.1, 0.05])
+    )
     if several:
         return Call("path" if kind == "path" else "fit", tol=tol)
     if kind == "branch":
@@ -319,7 +333,12 @@ def _call(rng: np.random.Generator, several: bool, hostile: bool) -> Call:
         where = str(rng.choice(["solve", "fit"]))
         return Call(where, name, tol, [None, 1, 30, 30, 30][rng.integers(5)])
     if kind == "certify":
-        return Call("certify", tol=tol, exact=bool(rng.random() < 0.3), given=str(rng.choice(["model", "support", "dual", "huge"])))
+        return Call(
+            "certify",
+            tol=tol,
+            exact=bool(rng.random() < 0.3),
+            given=str(rng.choice(["model", "support", "dual", "huge"])),
+        )
     return Call(kind, tol=tol)
 
 

@@ -7,8 +7,8 @@ witness: its objective, with sixty digits where float64 cannot tell, is an upper
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
+from dataclasses import dataclass, replace
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import cached_property
 from itertools import combinations, product
 from typing import Any
@@ -22,11 +22,12 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)
+DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, DivisionByZero])
 TELLS = 1e-9  # relative difference from which float64 tells two objectives apart
 _STEPS, _HALVINGS = 60, 40
 _DAMPING = 1e-13  # of the diagonal of a Hessian: what makes it invertible where columns depend on each other
 _SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # gamma of the smoothed hinges that lead to the hinge
+_NIL, _TINY = Decimal("1e-30"), Decimal("1e-290")
 _BRANCH = Decimal("1e-25")  # argument below which log(1 + x) is x - x^2/2
 
 
@@ -118,7 +119,6 @@ class Oracle:
 
     case: Case
     k: int = 0
-    slack: float = 0.0  # relative error of the scale that is known of
 
     def __post_init__(self) -> None:
         self.k = self.k or self.case.k
@@ -162,16 +162,16 @@ class Oracle:
             return exact_multinomial(u, y)
         return exact_loss(self.case.loss, self.case.parameter, u[0], y)
 
-    def in_users_units(self, coef: Matrix, intercept: Any) -> Model:
-        """A model whose coefficients belong to the columns as they are; those of the scaled ones, with sixty digits, in `exact_coef`."""
-        return Model(np.asarray(coef, dtype=np.float64), np.atleast_1d(np.asarray(intercept, np.float64)), self._zero)
+    def handed_out(self, coef: Any, intercept: Any, of_scaled: bool) -> Decimal:
+        """The objective of coefficients, one row for each class, of the columns as they are, or divided by the scale."""
+        model = Model(np.asarray(coef, np.float64), np.atleast_1d(np.asarray(intercept, np.float64)), self._zero)
+        return self.exact(model) if of_scaled else self._exact_in_users_units(model)
 
-    def exact_in_users_units(self, coef: Matrix, intercept: Any) -> Decimal:
+    def _exact_in_users_units(self, model: Model) -> Decimal:
         """The objective of coefficients of the columns as they are: the ridge belongs to them times the scale."""
-        model = self.in_users_units(coef, intercept)
         if self.case.scale is None:
             return self.exact(model)
-        unscaled = Oracle(_without_scale(self.case), self.k)
+        unscaled = Oracle(replace(self.case, scale=None, standardize=False), self.k)
         with localcontext(DIGITS):
             scale, lam = self._exact[4], Decimal(self.case.lam)
             rows = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
@@ -182,6 +182,13 @@ class Oracle:
     @property
     def _zero(self) -> Vector:
         return np.zeros(self.case.n_features)
+
+    @cached_property
+    def smallest(self) -> Decimal:
+        """Objectives below it are zero: the square of float64's precision, of the objective without any features."""
+        n_classes = 3 if self.case.loss == "multinomial" else 1
+        nothing = Model(np.zeros((n_classes, self.case.n_features)), np.zeros(n_classes), self._zero)
+        return max(self.exact(nothing) * _NIL, _TINY)
 
     # Supports
 
@@ -278,12 +285,6 @@ class Oracle:
         wider[unit] = 1.0
         counted = sum(bool(wider[list(u)].any()) for i, u in enumerate(self.units) if i not in self.kept)
         return counted <= self.k
-
-
-def _without_scale(case: Case) -> Case:
-    from dataclasses import replace
-
-    return replace(case, scale=None, standardize=False)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -412,7 +413,9 @@ class _Fits:
             P = e / e.sum(axis=2)[:, :, None]
             slope = s[:, None] * (P - np.eye(self.classes)[self.y])
             gradient = np.einsum("nd,snc->sdc", Z, slope).reshape(len(theta), -1) + ridge * theta
-            curvature = s[:, None, None] * (P[:, :, :, None] * np.eye(self.classes) - P[:, :, :, None] * P[:, :, None, :])
+            curvature = s[:, None, None] * (
+                P[:, :, :, None] * np.eye(self.classes) - P[:, :, :, None] * P[:, :, None, :]
+            )
             hessian = np.einsum("ni,nj,sncd->sicjd", Z, Z, curvature, optimize=True)
             return gradient, hessian.reshape(len(theta), D * self.classes, -1) + np.diag(ridge)
         _, slope, curvature, bound = losses(name, parameter, u, self.y)
@@ -451,7 +454,9 @@ class _Fits:
             if self.case.loss != "hinge":
                 _, slope, curvature, _ = (a for a in losses(self.case.loss, self.case.parameter, u, y))
                 root = np.sqrt(self.s * curvature)
-                target = np.where(root > 0, root * (u - self.offset) - self.s * slope / np.where(root > 0, root, 1.0), 0.0)
+                target = np.where(
+                    root > 0, root * (u - self.offset) - self.s * slope / np.where(root > 0, root, 1.0), 0.0
+                )
                 linear = np.where(root > 0, 0.0, self.s * slope) @ Z
                 A = np.vstack([root[:, None] * Z, np.diag(np.sqrt(ridge))])
                 rhs = np.append(target, np.where(ridge > 0, -linear / np.sqrt(np.where(ridge > 0, ridge, 1.0)), 0.0))
