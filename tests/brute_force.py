@@ -20,16 +20,14 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_cases import draw
-from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, program
+from fuzz_cases import draw, draw_large
+from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, compare, program
 from fuzz_oracle import Oracle
 
 BLOCK = 1000  # seeds of one row of the table
-HUNG = 30.0  # seconds of processor time after which a call is ended
+HUNG = 10.0  # seconds of processor time after which a call is ended
 
 # ---------------------------------------------------------------------------------------------------------------------
 # The run and its table
@@ -38,22 +36,23 @@ HUNG = 30.0  # seconds of processor time after which a call is ended
 Tallies = dict[str, Tally]
 
 
-def check_seed(seed: int) -> tuple[str, Tally]:
-    """The loss of a seed, and what came of it."""
+def check_seed(seed: int) -> Tallies:
+    """What came of the problem of a seed, by its loss."""
     case = draw(seed)
-    return case.loss, check(case, HUNG)
+    return {case.loss: check(case, HUNG)}
 
 
-def run(seeds: Iterable[int], jobs: int, tell: Callable[[Finding], Any]) -> Tallies:
-    """Check seeds, in one process or in several."""
-    tallies: Tallies = {}
+def compare_seed(seed: int) -> Tallies:
+    """What came of a large problem, by method."""
+    return compare(draw_large(seed))
+
+
+def run(work: Callable[[int], Tallies], seeds: Iterable[int], jobs: int) -> Tallies:
+    """Check seeds, in one process or in several; findings are printed as they come."""
     if jobs == 1:
-        outcomes: Iterable[tuple[str, Tally]] = map(check_seed, seeds)
-        _gather(outcomes, tallies, tell)
-    else:
-        with ProcessPoolExecutor(jobs, initializer=_one_thread) as pool:
-            _gather(pool.map(check_seed, seeds, chunksize=8), tallies, tell)
-    return tallies
+        return _gathered(map(work, seeds))
+    with ProcessPoolExecutor(jobs, initializer=_one_thread) as pool:
+        return _gathered(pool.map(work, seeds, chunksize=8))
 
 
 def _one_thread() -> None:
@@ -62,13 +61,16 @@ def _one_thread() -> None:
     threadpool_limits(1)
 
 
-def _gather(outcomes: Iterable[tuple[str, Tally]], tallies: Tallies, tell: Callable[[Finding], Any]) -> None:
-    for loss, tally in outcomes:
-        into = tallies.setdefault(loss, Tally())
-        into.counts.update(tally.counts)
-        into.findings += tally.findings
-        for finding in tally.findings:
-            tell(finding)
+def _gathered(outcomes: Iterable[Tallies]) -> Tallies:
+    tallies: Tallies = {}
+    for outcome in outcomes:
+        for name, tally in outcome.items():
+            into = tallies.setdefault(name, Tally())
+            into.counts.update(tally.counts)
+            into.findings += tally.findings
+            for finding in tally.findings:
+                print(finding, flush=True)
+    return tallies
 
 
 Row = dict[str, Any]
@@ -126,13 +128,15 @@ def summary(rows: list[Row]) -> Iterator[str]:
         yield f"| {loss} | " + " | ".join(cells) + f" | {c['milliseconds'] / max(c['solves'], 1):.0f} |"
 
 
-def campaign(ranges: list[tuple[int, int]], jobs: int, table: Path | None) -> tuple[list[Row], list[Finding]]:
+def campaign(
+    work: Callable[[int], Tallies], ranges: list[tuple[int, int]], jobs: int, table: Path | None
+) -> tuple[list[Row], list[Finding]]:
     """Check ranges of seeds, less those in the table, and add the counts to it block by block."""
     rows, findings = read_table(table), []
     for first, end in ranges:
         for low, high in missing(first, end, rows):
-            for loss, tally in run(range(low, high), jobs, print).items():
-                rows.append({"first": low, "end": high, "loss": loss} | {name: tally.counts[name] for name in COUNTS})
+            for name, tally in run(work, range(low, high), jobs).items():
+                rows.append({"first": low, "end": high, "loss": name} | {what: tally.counts[what] for what in COUNTS})
                 findings += tally.findings
             if table is not None:
                 write_table(table, rows)
@@ -163,11 +167,18 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--table", type=Path, help="CSV file that keeps the counts of many runs")
     parser.add_argument("--show", type=int, metavar="SEED", help="print one problem in full")
+    parser.add_argument(
+        "--compare", action="store_true", help="problems beyond brute force: methods against each other"
+    )
     arguments = parser.parse_args()
+    if arguments.compare and arguments.table:
+        parser.error("--table is for problems within brute force")
     if arguments.show is not None:
         print("\n".join(show(arguments.show)))
         return 0
-    rows, findings = campaign(arguments.seeds, arguments.jobs, arguments.table)
+    rows, findings = campaign(
+        compare_seed if arguments.compare else check_seed, arguments.seeds, arguments.jobs, arguments.table
+    )
     print("\n".join(summary(rows)))
     return int(any(finding.what in FATAL for finding in findings))
 

@@ -1,12 +1,12 @@
 """Problems for the fuzzer: each follows from one integer, half of them ordinary, the others hostile in one way or in several.
 
-A case is data and what is to be asked about it, nothing of the package: the oracle reads the same numbers as the methods under test.
+A case is data and what is asked about it, and nothing of the package: the oracle reads the same numbers as the methods under test.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -54,7 +54,8 @@ class Call:
     tol: float = 1e-4
     max_iter: int | None = None
     exact: bool = False
-    given: str = "model"  # to certify: a model, a support, or a dual point besides
+    given: str = "model"  # to certify: a model, a huge one, a support, or a dual point besides
+    time_limit: float | None = None
 
     def __str__(self) -> str:
         asked = {"tol": self.tol, "max_iter": self.max_iter, "exact": self.exact}
@@ -180,6 +181,31 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
         ingredients=ingredients,
         calls=_calls(rng, several, "tol" in ingredients),
         scale=scale,
+    )
+
+
+def draw_large(seed: int) -> Case:
+    """An ordinary case of thirty features and more: beyond brute force, within branch and bound."""
+    rng = np.random.default_rng([seed, 1])
+    case = draw(seed, LOSSES[rng.integers(len(LOSSES) - 1)])
+    n, d, k = int(rng.integers(40, 201)), int(rng.integers(30, 41)), int(rng.integers(3, 7))
+    X = _matrix(rng, n, d, ())
+    planted = np.where(rng.random(d) < 2.0 * k / d, rng.standard_normal(d), 0.0)
+    return replace(
+        case,
+        X=X,
+        y=_targets(rng, case.loss, X @ planted, ()),
+        k=k,
+        lam=float(10.0 ** rng.uniform(-6.0, 2.0)),
+        weights=rng.uniform(0.1, 2.0, n) if rng.random() < 0.4 else None,
+        offset=None,
+        standardize=False,
+        scale=None,
+        keep=None,
+        groups=None,
+        sign=None,
+        ingredients=(),
+        calls=(Call("solve"), Call("solve", "branch", time_limit=60.0)),
     )
 
 

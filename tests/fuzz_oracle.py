@@ -1,7 +1,7 @@
 """What is true of a small problem, computed without any code of the package.
 
-The best model on every support that the constraint allows is computed by Newton's method for all supports at once. Each of them is a
-witness: its objective, with sixty digits where float64 cannot tell, is an upper bound on the optimum, whatever the quality of the fit.
+The best model on every support that the constraint allows is computed by Newton's method, for all supports at once. Each of them is
+a witness: its objective, known to sixty digits, is an upper bound on the optimum, whatever the quality of the fit.
 """
 
 from __future__ import annotations
