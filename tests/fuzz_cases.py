@@ -216,7 +216,7 @@ def _ingredients(rng: np.random.Generator, loss: str) -> tuple[str, ...]:
     """None half of the time, then one to five."""
     if rng.random() < 0.5:
         return ()
-    count = int(rng.choice([1, 2, 3, 5], p=[0.5, 0.25, 0.15, 0.1]))
+    count = int(rng.choice([1, 2, 3, 5], p=[0.4, 0.25, 0.2, 0.15]))
     chosen = rng.choice(len(INGREDIENTS), count, replace=False)
     only = {"separable": loss not in REGRESSION, "target": loss in REGRESSION, "offset": loss in REGRESSION}
     return tuple(INGREDIENTS[i] for i in sorted(chosen) if only.get(INGREDIENTS[i], True))
@@ -283,7 +283,7 @@ def _scaled(rng: np.random.Generator, X: Vector, ingredients: tuple[str, ...]) -
     if "columns" in ingredients:
         X = X * 10.0 ** rng.uniform(-12.0, 12.0, d)
     if "whole" in ingredients:
-        low, high = [(-160.0, 74.0), (-30.0, 30.0), (-8.0, 8.0)][rng.integers(3)]
+        low, high = [(-160.0, 74.0), (-20.0, 20.0)][rng.integers(2)]
         if "float32" in ingredients:
             low, high = max(low, -42.0), min(high, 37.0)
         X = X * 10.0 ** rng.uniform(low, high)
