@@ -330,7 +330,7 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
         exact = handed_out(oracle, answer)
     best = oracle.best if exact is None else min(oracle.best, exact)
     counts["bounds"] += 1
-    if not (bound <= 0.0 or Decimal(bound) <= best):
+    if np.isnan(bound) or (bound > 0.0 and Decimal(bound) > best):
         yield "false bounds", f"bound {bound!r}, but {best:.20g} is attained"
     if not np.isfinite(bound):
         return
