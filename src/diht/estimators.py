@@ -94,7 +94,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 if tasks is not None:
                     tasks.end_problem()
                 results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
-                coefs.append(_in_users_units(result.w, scale, X.dtype))
+                coefs.append(result.coef)
         self._keep(results, np.stack(coefs))
 
     @property
@@ -727,7 +727,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
                 stop=self._stop,
             )
         result = replace(result, certificate=replace(result.certificate, scaled=self.standardize))
-        self._keep([result], _in_users_units(result.w.T, scale, X.dtype))
+        self._keep([result], result.coef.T)
 
     def decision_function(self, X: Any) -> Array:
         """Compute x.w + b.

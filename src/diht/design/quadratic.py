@@ -448,12 +448,12 @@ def evaluate(
     lam: float,
     sigma: float,
     p: Vector,
-) -> float:
-    """The safe bound at p."""
+) -> tuple[float, float]:
+    """The bound at p as computed, and the safe one."""
     c = np.empty_like(p)
     last = correlate(K, sigma, p, c)
     squares = squared_norm(c, state, m, c)
-    return safe_bound(last, *sums(p, c, size), count(p), squares, lam, sigma, error, norm, k)[1]
+    return safe_bound(last, *sums(p, c, size), count(p), squares, lam, sigma, error, norm, k)
 
 
 def places(p: Vector, c: Vector, state: States, m: int, rho: float) -> tuple[float, Vector]:

@@ -8,8 +8,48 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
+from diht.design.dense import SMALL, DenseDesign
 from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
+
+FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
+_NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself
+
+
+def affine(base: Design, center: Vector | None, scale: Vector | None, zeros: ArrayLike | None = None) -> Design:
+    """Return a matrix with its columns centred and scaled: formed where it is small, a view otherwise.
+
+    The entries of a formed one are rounded relative to themselves. Products with a view are rounded relative to the data before
+    they are centred, which is far more where means are far larger than deviations.
+    """
+    if not isinstance(base, StoredDesign):
+        raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
+    view = AffineView(base, center, scale, zeros)
+    if base.shape[0] * base.shape[1] > (SMALL if isinstance(base, SparseDesign) else FORMED):
+        return view
+    Z = view.toarray()
+    sizes = np.abs(Z)
+    return view if np.any((sizes > 0.0) & (sizes < _NORMAL)) else FormedView(view, Z)
+
+
+class FormedView(DenseDesign):
+    """The matrix of a view, formed.
+
+    Parameters
+    ----------
+    view : AffineView
+    Z : (N, d) array
+        Its entries.
+    """
+
+    def __init__(self, view: AffineView, Z: Vector) -> None:
+        super().__init__(Z, view.n_threads, roundings=2)
+        self.base, self.center, self.scale, self.zeros = view.base, view.center, view.scale, view.zeros
+
+    @property
+    def stored(self) -> StoredDesign:
+        """The data before they were centred and scaled."""
+        return self.base
 
 
 class AffineView(Design):
@@ -63,6 +103,11 @@ class AffineView(Design):
     def passes(self) -> float:
         """Reads of the whole of X so far."""
         return self.base.passes
+
+    @property
+    def stored(self) -> StoredDesign:
+        """The base."""
+        return self.base
 
     def count(self, passes: float) -> None:
         """Count reads that something else than a product has made."""
