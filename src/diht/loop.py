@@ -338,7 +338,7 @@ class _Loop:
             objective=certificate.objective,
             alpha=certificate.bound.alpha,
             certificate=certificate,
-            pool=() if pool is None else pool.models(problem.shape[1], problem.dtype, problem),
+            pool=() if pool is None else pool.models(problem),
             last=Model(last.w, problem.intercept_of(last.w, last.b), last_objective),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
             status=status,

@@ -51,8 +51,11 @@ class FormedView(DenseDesign):
     @property
     def stored(self) -> StoredDesign:
         """The data before they were centred and scaled."""
-        base: Any = self.view.base if self.features is None else self.view.base.columns(self.features)
-        return base
+        base = self.view.base
+        if self.features is None:
+            return base
+        part: StoredDesign = base.columns(self.features).stored
+        return part
 
     @property
     def center(self) -> Vector | None:
@@ -66,6 +69,10 @@ class FormedView(DenseDesign):
 
     def _of_columns(self, values: Vector | None) -> Vector | None:
         return values if values is None or self.features is None else values[self.features]
+
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that hold anything but zeros."""
+        return np.flatnonzero(self._X.any(axis=0))
 
     def columns(self, support: Index) -> FormedView:
         """Return a copy restricted to some features."""
