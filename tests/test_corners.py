@@ -17,6 +17,7 @@ from diht import Problem, SparseClassifier, SparseRegressor, certify, exact, sol
 from diht.design import as_design
 from diht.losses import Huber, Logistic, Squared
 from diht.multinomial import MultinomialProblem, losses
+from diht.problem import normalised_weights
 from diht.result import Status
 from diht.solvers import Start
 
@@ -327,3 +328,13 @@ def test_multinomial_losses_keep_their_digits() -> None:
     for u, code, loss in zip(U, codes, losses(problem, U), strict=True):
         true = mpmath.log1p(mpmath.fsum(mpmath.exp(mpmath.mpf(v) - u[code]) for j, v in enumerate(u) if j != code))
         assert loss == pytest.approx(float(true), rel=1e-14)
+
+
+def test_weights_are_normalised_once() -> None:
+    weights = np.random.default_rng(9).random(50)
+    s = normalised_weights(weights, 50)
+    assert_array_equal(normalised_weights(s, 50), s)
+    X, y = np.random.default_rng(10).standard_normal((2, 50, 3))
+    model = SparseRegressor(k=1, lam=0.1).fit(X, y[:, 0], sample_weight=weights)
+    problem = Problem(X, y[:, 0], k=1, lam=0.1, sample_weight=weights, fit_intercept=True)
+    assert model.certificate_.bound.check(problem) == model.certificate_.bound.value

@@ -274,7 +274,10 @@ def finite_vector(name: str, values: ArrayLike, length: int) -> Vector:
 
 
 def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
-    """Return the weights of n samples divided by their sum, equal ones for None; ValueError where they are no weights."""
+    """Return the weights of n samples divided by their sum, equal ones for None; ValueError where they are no weights.
+
+    Those that sum to one already, up to rounding, are returned as they are.
+    """
     if sample_weight is None:
         return np.full(n, 1.0 / n)
     weights = finite_vector("sample_weight", sample_weight, n)
@@ -284,6 +287,8 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
     largest = float(weights.max())
     if largest == 0:
         raise ValueError("sample_weight must not be all zero")
+    if abs(float(weights.sum()) - 1.0) <= n * np.finfo(np.float64).eps:
+        return weights
     weights /= largest
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
