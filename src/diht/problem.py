@@ -287,7 +287,7 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
     largest = float(weights.max())
     if largest == 0:
         raise ValueError("sample_weight must not be all zero")
-    if abs(float(weights.sum()) - 1.0) <= n * np.finfo(np.float64).eps:
+    if largest <= 1.0 and abs(float(weights.sum()) - 1.0) <= n * np.finfo(np.float64).eps:
         return weights
     weights /= largest
     return np.asarray(weights / weights.sum(), dtype=np.float64)
