@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print_line
+from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
@@ -78,7 +79,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
         results, coefs = [], []
-        with _blas_threads(self.n_jobs):
+        with _blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
             scale = standard_deviations(design, s) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
@@ -712,7 +713,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         """Solve the one problem of all classes, and keep the figures."""
         check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)
         constraint, seed = self._constraint(X.shape[1]), self.random_state
-        with _blas_threads(self.n_jobs):
+        with _blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
             scale = standard_deviations(design, s) if self.standardize else None
             problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
-from diht.duality import Bound, lower_bound, primal
+from diht.duality import Bound, lower_bound, null_bound, primal
 from diht.empty_columns import compact
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
@@ -74,7 +74,8 @@ def solve(
     max_iter : int, optional
         Limit on steps (one step of a stochastic method is one block).
     time_limit : float, optional
-        Limit on seconds, without callbacks.
+        Limit on seconds, without callbacks; compiling, once on a machine, counts. A kernel that is being compiled when the time is
+        up is compiled to its end. What has been found by then is returned with a true bound.
     callback : callable, optional
         Gets an `Iterate` at each evaluation and returns True to stop.
     evaluate_every : int, optional
@@ -299,6 +300,13 @@ class _Loop:
             self.bound = proved if point.bound is not None else replace(proved, alpha=proved.alpha.copy())
         return proved.value
 
+    def prove_anything(self, b: float) -> None:
+        """Where all is known that alpha = 0 proves, as after a short limit, prove more from the model without features."""
+        if self.bound is None or not self.bound.alpha.any():
+            proved = null_bound(self.problem, b)
+            if proved.value > self.best_bound:
+                self.bound = proved
+
     @property
     def best_bound(self) -> float:
         """The best bound so far."""
@@ -321,6 +329,7 @@ class _Loop:
         )  # of two that rounding cannot tell apart, the finer fit
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
+        self.prove_anything(b)
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         model = handed_out(problem, self.best_w, self.best_b, self.bound, self.limits.tol)

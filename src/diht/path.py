@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.utils import check_array
 
+from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import as_design
 from diht.estimators import _blas_threads, standard_deviations
@@ -343,7 +344,7 @@ def sparse_path(
     grid = checked_lams(lams)
     y = as_targets(y, named)
     s = normalised_weights(sample_weight, n)
-    with _blas_threads(n_jobs):
+    with _blas_threads(n_jobs), printed(verbose):
         design = as_design(X, n_jobs)
         scale = standard_deviations(design, s) if standardize else None
 

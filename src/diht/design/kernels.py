@@ -18,9 +18,10 @@ from typing import Any, TypeAlias, TypeVar
 import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 
+from diht.compiling import begins
 from diht.design.base import LARGEST
 
 # Kernels are compiled for the types they meet: any array, and a signed or unsigned number.
@@ -32,6 +33,22 @@ F = TypeVar("F", bound=Callable[..., Any])
 IDENTITY, EXPLICIT, IMPLICIT, DERIVATIVE, MARGIN = 0, 1, 2, 3, 4
 # Families of losses.
 QUADRATIC_CONJUGATE, LOGISTIC = 0, 1
+
+
+class _Compiler(event.Listener):
+    """Hears of every compilation by numba in this process, but not of machine code that is read from disk."""
+
+    def on_start(self, event: Any) -> None:
+        """Pass on that one of our kernels begins to be compiled."""
+        function = event.data["dispatcher"].py_func
+        if function.__module__.startswith("diht."):
+            begins(function.__name__)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to tell."""
+
+
+event.register("numba:compile", _Compiler())  # type: ignore[no-untyped-call]
 
 
 def jit(function: F, **options: Any) -> F:
