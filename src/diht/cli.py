@@ -220,6 +220,7 @@ def _add_fit(parser: _Arguments) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="the data (default: breast cancer, from scikit-learn)")
     data = parser.add_argument_group("data")
     data.add_argument("--target", metavar="NAME", help="column, or its number from 0 (default: the last)")
+    _add_max_features(data)
     _add_standardize(data, "scale columns to unit variance (default: if dense)")
     model = parser.add_argument_group("model")
     model.add_argument(
@@ -257,6 +258,7 @@ def _add_certify(parser: _Arguments) -> None:
     parser.add_argument("file", metavar="FILE", help="the data, with targets")
     problem = parser.add_argument_group("problem")
     problem.add_argument("--target", metavar="NAME", help="column, or its number from 0")
+    _add_max_features(problem)
     _add_standardize(problem, "whether the ridge sees standardised columns")
     problem.add_argument("--k", type=_whole(1), metavar="K", help="how many features a model may use")
     problem.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge")
@@ -287,6 +289,10 @@ def _add_reproduce(parser: _Arguments) -> None:
     parser.add_argument("--data", metavar="FOLDER", help="where the data sets are")
     parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes for fig1 (default: all cores)")
     _add_quiet(parser)
+
+
+def _add_max_features(group: _Arguments) -> None:
+    group.add_argument("--max-features", type=_whole(1), metavar="D", help="refuse a file with more features")
 
 
 def _add_standardize(group: _Arguments, summary: str) -> None:

@@ -73,13 +73,14 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         `targets` maps what to print before a line to the targets, `s` are weights that sum to one, `previous` is what a
         warm start begins from.
         """
-        loss, constraint = self._loss(), self._constraint(X.shape[1])
+        loss = self._loss()
         seconds: Any = self.time_limit
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
         results, coefs = [], []
         with _blas_threads(self.n_jobs):
             design = as_design(X, self.n_jobs)
+            constraint = self._constraint(X.shape[1])
             scale = standard_deviations(design, s) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
                 problem = Problem(
@@ -711,9 +712,10 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     ) -> None:
         """Solve the one problem of all classes, and keep the figures."""
         check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)
-        constraint, seed = self._constraint(X.shape[1]), self.random_state
+        seed = self.random_state
         with _blas_threads(self.n_jobs):
             design = as_design(X, self.n_jobs)
+            constraint = self._constraint(X.shape[1])
             scale = standard_deviations(design, s) if self.standardize else None
             problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)
             result = solve_multinomial(

@@ -39,9 +39,7 @@ def fit(arguments: argparse.Namespace) -> None:
     _check_folder(arguments.out)
     if arguments.exact and arguments.solver not in ("auto", "branch"):
         raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
-    if arguments.file is None and arguments.target is not None:
-        raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
-    table = load_breast_cancer() if arguments.file is None else read_table(arguments.file, arguments.target)
+    table = _table(arguments)
     loss, why = choose_loss(table, arguments.loss)
     estimator = _estimator(arguments, table, loss)
     with Interrupt() as interrupt:
@@ -59,6 +57,14 @@ def fit(arguments: argparse.Namespace) -> None:
     print(fit_report(model, effects, context), end="\n\n")
     print(_closing(results), flush=True)
     print(f"Written: {', '.join(_write_report(arguments.out, model, results, effects))}")
+
+
+def _table(arguments: argparse.Namespace) -> Table:
+    if arguments.file is not None:
+        return read_table(arguments.file, arguments.target, max_features=arguments.max_features)
+    if arguments.target is not None:
+        raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
+    return load_breast_cancer()
 
 
 def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:

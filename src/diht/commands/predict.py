@@ -43,7 +43,9 @@ def predict(arguments: argparse.Namespace) -> None:
         file.write(text.getvalue().encode())
 
 
-def read_for(model: SavedModel, path: str, target: str | None, needs_target: bool) -> Table:
+def read_for(
+    model: SavedModel, path: str, target: str | None, needs_target: bool, max_features: int | None = None
+) -> Table:
     """Read data for a model: with its columns by name, or as many of them as it knows."""
     names = model.feature_names
     by_name = names is not None and not all(re.fullmatch(r"x\d+", name) for name in names)
@@ -53,6 +55,7 @@ def read_for(model: SavedModel, path: str, target: str | None, needs_target: boo
         n_features=None if by_name else model.n_features,
         needs_target=needs_target,
         zero_based=model.data.zero_based,
+        max_features=max_features,
     )
     nameless = names is None or table.feature_names is None
     if nameless and table.X.shape[1] != model.n_features:

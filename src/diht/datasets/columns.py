@@ -21,10 +21,12 @@ def check_names(path: str, names: Sequence[str]) -> None:
         seen[name] = position
 
 
-def check_width(path: str, found: int, n_features: int | None) -> None:
-    """Raise unless a dense table has as many features as expected."""
+def check_width(path: str, found: int, n_features: int | None, max_features: int | None) -> None:
+    """Raise unless a dense table has as many features as expected, and no more than are allowed."""
     if n_features is not None and found != n_features:
         raise ValueError(f"{path}: {found} features, where {n_features} are expected")
+    if max_features is not None and found > max_features:
+        raise ValueError(f"{path}: {found} features, where at most {max_features} are allowed")
 
 
 def describe_missing(path: str, kind: str, name: str, names: Sequence[str]) -> str:

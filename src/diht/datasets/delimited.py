@@ -15,10 +15,13 @@ from numpy.typing import NDArray
 from diht.datasets.columns import check_names, check_width, find_target, first_not_finite, position_in
 from diht.datasets.opening import opened
 from diht.datasets.table import Table
+from diht.memory import require_memory
 
 __all__ = ["read_delimited"]
 
 _MISSING = {"", "?", "-", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
+
+_CELLS = 2**24  # after so many more it is asked again how much memory is free
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -91,8 +94,11 @@ def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
 
 def _collect(path: str, rows: Iterable[Row], names: Sequence[str], position: int | None) -> tuple[Any, Any, Any]:
     """Return the features' values row after row, the targets' cells and the line numbers."""
-    values, labels, lines = array("d"), [], array("q")
+    values, labels, lines, asked = array("d"), [], array("q"), 0
     for line, cells in rows:
+        if len(values) > asked:  # an array grows by a part of its size; it may be moved
+            asked = len(values) + max(_CELLS, len(values) // 4)
+            require_memory(8.0 * max(_CELLS, len(values) // 8), f"{path}: line {line}: {len(values):,} and more cells")
         if position is not None:
             labels.append(cells.pop(position).strip())
         try:
@@ -132,6 +138,7 @@ def read_delimited(
     tabs: bool = False,
     n_features: int | None = None,
     needs_target: bool = True,
+    max_features: int | None = None,
 ) -> Table:
     """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
     with opened(path) as stream:
@@ -151,7 +158,7 @@ def read_delimited(
         target_name = None if position is None else names.pop(position)
         if not names:
             raise ValueError(f"{path}: no column besides the target {target_name!r}")
-        check_width(path, len(names), n_features)
+        check_width(path, len(names), n_features, max_features)
         values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, position)
     if not lines:
         raise ValueError(f"{path}: no data below the header")
