@@ -2,11 +2,15 @@
 
 import math
 import os
+import resource
+import subprocess
+import sys
 from importlib import import_module
 from itertools import combinations
 from pkgutil import walk_packages
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +20,7 @@ import diht
 from diht import Problem, SparseClassifier, SparseRegressor, certify, solve
 from diht.cli import main
 from diht.constraint import Constraint
-from diht.datasets import read_table
+from diht.datasets import atomic_write, read_table
 from diht.design import AffineView, as_design
 from diht.duality import Bound, primal
 from diht.empty_columns import PaddedBound
@@ -392,3 +396,197 @@ def test_free_memory_is_that_of_the_machine_and_of_its_control_groups(tmp_path, 
     proc.unlink()
     (tmp_path / "cgroup").unlink()
     assert free_memory() == math.inf
+
+
+# Files that survive
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Small files of a regression and of three classes, with and without a header."""
+    folder = tmp_path_factory.mktemp("files")
+    rows = [",".join(map(str, row)) for row in X[:, :3].round(3).tolist()]
+    numbers = [f"{row},{y:.3f}" for row, y in zip(rows, Y, strict=True)]
+    classes = [f"{row},{'uvw'[i % 3]}" for i, row in enumerate(rows)]
+    write(folder, "numbers.csv", "\n".join(["a,b,c,y", *numbers]))
+    write(folder, "classes.csv", "\n".join(["a,b,c,y", *classes]))
+    write(folder, "bare.csv", "\n".join(classes))
+    write(folder, "zeros.csv", "\n".join("0,0,1,u" for _ in rows))
+    write(folder, "blank.csv", "\n".join([",,,y", *numbers]))
+    return folder
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr("diht.report.plots.to_png", lambda figure: b"PNG" * 100_000)
+
+
+@pytest.fixture
+def model(files, tmp_path, capsys, no_pictures):
+    """A model of the file without a header."""
+    assert run("fit", files / "bare.csv", "--k", 2, "--lam", 0.1, "--quiet", "--out", tmp_path / "bare") == 0
+    capsys.readouterr()
+    return tmp_path / "bare" / "model.json"
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_full_disk_names_the_file_and_leaves_the_old_ones(files, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "out"
+    out.mkdir()
+    before = {name: write(out, name, f"old {name}").read_bytes() for name in ("model.json", "convergence.png")}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limit[1]))  # no file may be larger, as on a disk that is full
+    try:
+        assert run("fit", files / "numbers.csv", "--k", 2, "--lam", 0.1, "--quiet", "--out", out) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    said = capsys.readouterr()
+    assert said.err == f"diht: error: {out / 'convergence.png'}: cannot be written: File too large\n"
+    assert "How good is it?" in said.out
+    assert "Written" not in said.out
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_small_file_on_a_full_disk_is_named_once():
+    with pytest.raises(OSError, match=r"^/dev/full: cannot be written: No space left on device$"):  # noqa: SIM117
+        with atomic_write("/dev/full") as file:
+            file.write(b"{}")
+
+
+@pytest.mark.parametrize("command", [["predict", "MODEL", "DATA"], ["certify", "MODEL", "DATA", "--quiet"]])
+def test_a_full_disk_under_standard_output_is_named(command, model, files):
+    words = [str({"MODEL": model, "DATA": files / "bare.csv"}.get(word, word)) for word in command]
+    with open("/dev/full", "w") as full:
+        child = subprocess.run([sys.executable, "-m", "diht", *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (child.returncode, child.stderr) == (2, "diht: error: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("lines", [0, 1])
+def test_a_reader_that_leaves_does_not_lose_the_model(lines, files, tmp_path):
+    out = tmp_path / "out"
+    words = ["fit", files / "numbers.csv", "--k", 2, "--lam", 0.1, "--quiet", "--out", out]
+    child = subprocess.Popen(
+        [sys.executable, "-m", "diht", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    for _ in range(lines):
+        child.stdout.readline()
+    child.stdout.close()
+    said = child.stderr.read()
+    child.stderr.close()
+    assert (child.wait(timeout=60), said) == (141, b"")
+    assert sorted(path.name for path in out.iterdir()) == ["coefficients.png", "convergence.png", "model.json"]
+    assert diht.load_model(out / "model.json").coef_.shape == (3,)
+
+
+# Messages
+
+
+def test_a_file_without_a_header_is_read_for_its_model(model, files, capsys):
+    assert run("predict", model, files / "bare.csv") == 0
+    assert capsys.readouterr().out.count("\n") == 41
+    assert run("predict", model, files / "zeros.csv") == 0
+    capsys.readouterr()
+    said = complaint(read_table, files / "zeros.csv", "y")
+    assert said == (f"{files / 'zeros.csv'}: the columns 0 and 1 are both named '0'; is it data, and a header missing?")
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_missing_header_is_named_where_names_are_needed(files, tmp_path, capsys):
+    assert run("fit", files / "numbers.csv", "--k", 3, "--lam", 0.1, "--quiet", "--out", tmp_path) == 0
+    capsys.readouterr()
+    bare = write(tmp_path, "bare.csv", "1,2,3\n4,5,6\n")
+    assert refused(capsys, "predict", tmp_path / "model.json", bare) == (
+        f"diht: error: {bare}: no column 'a', 'b', 'c', which the model needs; the file has no header\n"
+    )
+
+
+def test_a_header_that_names_the_target_alone(files):
+    table = read_table(files / "blank.csv")
+    assert (table.feature_names, table.target_name, table.X.shape) == (["x0", "x1", "x2"], "y", (40, 3))
+
+
+@pytest.mark.parametrize(
+    ("first", "says"), [(",,,3", "missing value"), ("NA,NA,NA,u", "missing value"), (",,,", "missing")]
+)
+def test_a_first_line_of_missing_values_is_no_header(first, says, tmp_path):
+    path = write(tmp_path, "a.csv", f"{first}\n1,2,3,4\n")
+    assert says in complaint(read_table, path)
+    assert "line 1" in complaint(read_table, path)
+
+
+@pytest.mark.parametrize("text", ["intercept,0.3\n", '{"intercept": 0.3}', '{"coefficients": {}, "intercept": 0.3}'])
+def test_an_intercept_alone_is_a_model(text, files, tmp_path, capsys):
+    mine = write(tmp_path, "mine.json" if text.startswith("{") else "mine.csv", text)
+    assert run("certify", mine, files / "numbers.csv", "--quiet", "--lam", 0.1) == 0
+    said = capsys.readouterr().out
+    assert "mine" in said
+    assert ": 0 features\n" in said
+
+
+def test_features_of_a_model_by_name_and_by_number(files, tmp_path, capsys):
+    data = write(tmp_path, "a.svm", "1 1:1 3:2\n2 2:1\n0.5 3:1\n")
+    for text in ("feature 3,1\n", "3,1\n"):
+        assert (
+            run("certify", write(tmp_path, "mine.csv", text), data, "--quiet", "--lam", 0.1, "--loss", "squared") == 0
+        )
+    capsys.readouterr()
+    for name in ("0", "4", "03", "feature 0", "b"):
+        mine = write(tmp_path, "mine.csv", f"{name},1\n")
+        assert refused(capsys, "certify", mine, data, "--loss", "squared") == (
+            f"diht: error: {mine}: {data} has no feature {name!r} (its first one is 'feature 1')\n"
+        )
+
+
+@pytest.mark.parametrize(("option", "value"), [("--exact", []), ("--solver", ["diht"])])
+def test_methods_of_the_multinomial_loss_on_the_command_line(option, value, files, tmp_path, capsys):
+    words = ["fit", files / "classes.csv", "--loss", "multinomial", option, *value, "--out", tmp_path]
+    assert refused(capsys, *words) == (
+        f"diht: error: argument {option}: the multinomial loss of more than two classes has one method, leave it out\n"
+    )
+
+
+def test_weights_that_vanish_beside_others():
+    said = complaint(SparseClassifier(k=1).fit, [[1.0], [2.0], [3.0]], [0, 1, 1], sample_weight=[1e-300, 1e300, 1])
+    assert said == "every class needs some weight, but class 0 has none, or none beside the others"
+
+
+DATES = pd.date_range("2020-01-01", periods=40)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (DATES, "got dates or times of type datetime64"),
+        (DATES.tz_localize("UTC"), "got dates or times of type datetime64"),
+        (DATES - DATES[0], "got dates or times of type timedelta64"),
+        (DATES.to_period("M"), "got type period"),
+        (["u", "v"] * 20, "could not convert string to float: 'u'"),
+        (pd.Categorical(["u", "v"] * 20), "got type category"),
+    ],
+)
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_column_without_numbers_is_named(column, says, alone):
+    frame = pd.DataFrame({"when": column} if alone else {"a": X[:, 0], "when": column, "b": X[:, 1]})
+    for kind, y in ((SparseRegressor, Y), (SparseClassifier, Y > 0), (diht.SparseRegressorCV, Y)):
+        said = complaint(kind().fit, frame, y)
+        assert said.startswith("column 'when' of X must hold numbers, ")
+        assert says in said
+
+
+def test_what_stands_for_numbers_is_taken():
+    frame = pd.DataFrame({"a": X[:, 0].astype(object), "b": pd.Categorical([1, 2] * 20), "c": X[:, 1] > 0})
+    model = SparseRegressor(k=2, lam=0.1).fit(frame, Y)
+    np.testing.assert_array_equal(model.predict(frame), model.predict(frame.astype(float)))
+    assert complaint(SparseRegressor().fit, DATES.to_numpy()[:, None], Y).startswith("X must hold numbers, got dates")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: SparseRegressor(k=1, random_state=-1).fit(X, Y), "random_state must not be negative, got -1"),
+        (lambda: SparseRegressor(keep="age").fit(X, Y), "keep must be a list of features, got 'age'"),
+        (lambda: diht.SparseRegressorCV(ks=[]).fit(X, Y), "ks must hold at least one number, got none"),
+    ],
+)
+def test_the_argument_is_named(call, says):
+    assert complaint(call) == says

@@ -35,16 +35,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = import_module(f"diht.commands.{arguments.command}")  # each brings only what it needs
         getattr(command, arguments.command)(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _leave_quietly()
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop_output()
+        return BROKEN_PIPE
     except KeyboardInterrupt:
         print("diht: interrupted", file=sys.stderr)
         return INTERRUPTED
     except MemoryError:
         return _complain("not enough memory")
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         return _complain(str(error))
+    except OSError as error:
+        return _complain(_named(error))
     return 0
+
+
+def _named(error: OSError) -> str:
+    """Say what went wrong with which file; an error without a name that is not ours is one of standard output."""
+    if error.strerror is None:
+        return str(error)
+    if error.filename is None:
+        _drop_output()
+    return f"{error.filename or 'standard output'}: {error.strerror}"
 
 
 def _complain(message: str) -> int:
@@ -52,10 +64,9 @@ def _complain(message: str) -> int:
     return FAILED
 
 
-def _leave_quietly() -> int:
-    """Whoever read the output has gone: point it nowhere, so that the interpreter's last flush does not complain."""
+def _drop_output() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE
 
 
 # ----------------------------------------------------------------------------------------------------- arguments

@@ -225,6 +225,8 @@ def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None)
 
 def indices_of(name: str, features: Any, names: Any) -> Any:
     """Return features as they are, or names of them as indices."""
+    if isinstance(features, str):
+        raise ValueError(f"{name} must be a list of features, got {features!r}")
     if features is None or np.asarray(features).dtype.kind not in "UO":
         return features
     if names is None:

@@ -7,6 +7,7 @@ import csv
 import io
 import re
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,7 @@ def read_for(
 ) -> Table:
     """Read data for a model: with its columns by name, or as many of them as it knows."""
     names = model.feature_names
-    by_name = names is not None and not all(re.fullmatch(r"x\d+", name) for name in names)
+    by_name = names is not None and not _are_numbered(names)
     table = read_table(
         path,
         target,
@@ -63,6 +64,11 @@ def read_for(
     return table
 
 
+def _are_numbered(names: Sequence[str]) -> bool:
+    """Whether columns have the names x0, x1, ... of a file without a header."""
+    return all(re.fullmatch(r"x\d+", name) for name in names)
+
+
 def columns_of(model: SavedModel, table: Table, needed: Indices) -> Indices | None:
     """Return where each feature of the model stands in the table, -1 for those missing; raise if one is needed."""
     if model.feature_names is None or table.feature_names is None or model.feature_names == tuple(table.feature_names):
@@ -72,5 +78,7 @@ def columns_of(model: SavedModel, table: Table, needed: Indices) -> Indices | No
     missing = [model.feature_names[j] for j in needed if columns[j] < 0]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise ValueError(f"{table.path}: no column {', '.join(map(repr, missing[:5]))}{more}, which the model needs")
+        names = f"{', '.join(map(repr, missing[:5]))}{more}"
+        header = "; the file has no header" if _are_numbered(table.feature_names) else ""
+        raise ValueError(f"{table.path}: no column {names}, which the model needs{header}")
     return columns

@@ -17,8 +17,17 @@ def check_names(path: str, names: Sequence[str]) -> None:
     seen: dict[str, int] = {}
     for position, name in enumerate(names):
         if name in seen:
-            raise ValueError(f"{path}: the columns {seen[name]} and {position} are both named {name!r}")
+            data = "; is it data, and a header missing?" if _is_number(name) else ""
+            raise ValueError(f"{path}: the columns {seen[name]} and {position} are both named {name!r}{data}")
         seen[name] = position
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
 
 
 def check_width(path: str, found: int, n_features: int | None, max_features: int | None) -> None:

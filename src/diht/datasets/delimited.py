@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -68,21 +69,31 @@ def _rows(path: str, stream: BinaryIO, tabs: bool) -> Iterator[Row]:
 def _is_header(cells: Sequence[str], target: str | int | None) -> bool:
     """Whether the first row holds names.
 
-    It does where a cell other than the target's is a text that does not stand for a missing value; and where it
-    counts 0, 1, 2, ..., as unnamed columns of a data frame do.
+    It does where a cell other than the target's is a text that does not stand for a missing value; where the target's is one
+    and all others are empty; and where it counts 0, 1, 2, ..., as unnamed columns of a data frame do.
     """
     if len(cells) > 2 and list(cells) == [str(j) for j in range(len(cells))]:
         return True
-    skip = position_in(len(cells), -1 if target is None else target)
+    skip = position_in(len(cells), -1 if target is None else _unnumbered(target))
     others = [cell for j, cell in enumerate(cells) if j != skip or len(cells) == 1]
-    return any(_number(cell) is None and not _is_missing(cell) for cell in others)
+    return any(map(_is_text, cells if not any(others) else others))
+
+
+def _is_text(cell: str) -> bool:
+    return _number(cell) is None and not _is_missing(cell)
+
+
+def _unnumbered(target: str | int) -> str | int:
+    """Return the number of a target that has the name of a column without a header, such as x3; else the target."""
+    match = re.fullmatch(r"x(\d+)", str(target))
+    return int(match[1]) if match else target
 
 
 def _numbered(width: int, target: str | int | None, position: int | None) -> list[str]:
     """Name the columns of a file without a header x0, x1, ...; they are counted as if the target were there."""
     lacking = None
     if position is None and target is not None:
-        lacking = position_in(width + 1, str(target).removeprefix("x"))
+        lacking = position_in(width + 1, _unnumbered(target))
     return [f"x{j}" for j in range(width + (lacking is not None)) if j != lacking]
 
 
