@@ -412,7 +412,9 @@ def checked_ks(ks: Sequence[int] | None, most: int, what: str = "features") -> l
         raise ValueError(f"ks must be a sequence of whole numbers, got {ks!r}") from None
     except ValueError as error:
         raise ValueError(f"ks must be whole numbers, one or more: {error}") from None
-    if not chosen or chosen[-1] > most:
+    if not chosen:
+        raise ValueError("ks must hold at least one number, got none")
+    if chosen[-1] > most:
         raise ValueError(f"ks must be from 1 to the {most} {what}, got {list(ks)}")
     return chosen
 
