@@ -185,6 +185,7 @@ def test_a_stop_leaves_a_tree_that_covers_everything() -> None:
         result = solve(problem, BranchAndBound(), tol=0.0, stop=lambda asked=asked, limit=limit: next(asked) >= limit)
         assert result.status is Status.STOPPED
         assert next(asked) <= limit + 1
+        assert result.lower_bound <= result.certificate.bound.check(problem)
         assert result.certificate.bound.check(problem) == pytest.approx(result.lower_bound, rel=1e-11)
         assert result.lower_bound <= best * (1 + 1e-12)
         rest = solve(problem, BranchAndBound(), result, tol=EXACT)
@@ -210,7 +211,7 @@ def test_a_given_start_is_kept() -> None:
 
 def leaf(inside: list[int], outside: list[int]) -> Leaf:
     nothing = np.empty(0)
-    return Leaf(np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64), 0.0, nothing, nothing)
+    return Leaf(np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64), 0.0, 0.0, nothing, nothing)
 
 
 @pytest.mark.parametrize("seed", range(20))

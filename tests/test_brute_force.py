@@ -1,51 +1,263 @@
-"""A sample of the large run in `brute_force.py`: nothing that any method claims is refuted by the best model on a support."""
+"""A sample of the fuzzer in `brute_force.py`, and what its own judgement rests on."""
+
+from collections import Counter
+from dataclasses import replace
+from decimal import Decimal, localcontext
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 
-from brute_force import check, exact_primal, fitted, methods, optimum, small_case
-from diht.duality import primal
-from diht.loop import SOLVERS
+from brute_force import campaign, missing, read_table, seeds_given, summary, write_table
+from fuzz_cases import LOSSES, Call, draw, draw_large
+from fuzz_judge import CALLS, COUNTS, FATAL, Answer, Finding, Tally, check, compare, judge, program
+from fuzz_oracle import DIGITS, Model, Oracle, exact_loss, losses
 
-SEEDS = [5, 7, 11, 12, 13, 15, 16, 21, 22, 23, 27, 39, 10, 45]  # small ones, two of every loss
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_no_claim_is_false(seed: int) -> None:
-    outcomes = check(seed)
-    assert {outcome.solver for outcome in outcomes} == {"auto", *SOLVERS, "certify", "refit"}
-    assert [(o.solver, o.false_bounds, o.false_features) for o in outcomes if o.false_bounds or o.false_features] == []
+CONSTRAINTS = ["plain", "keep", "groups", "sign"]
+PRESCRIBED = [(loss, constraint) for loss, constraint in product(LOSSES[:-1], CONSTRAINTS)] + [("multinomial", "plain")]
 
 
-def test_a_problem_follows_from_its_seed() -> None:
-    one, two = small_case(3), small_case(3)
+def false(findings: list[Finding]) -> list[str]:
+    """All that is wrong, but for the time it took."""
+    return [str(finding) for finding in findings if finding.what != "slow"]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The sample
+
+
+@pytest.mark.parametrize(("loss", "constraint"), PRESCRIBED, ids=lambda name: name)
+def test_nothing_said_is_false(loss: str, constraint: str) -> None:
+    tally = check(draw(7, loss, constraint))
+    assert tally.counts["bounds"] >= 1
+    assert false(tally.findings) == []
+
+
+@pytest.mark.parametrize("first", range(100, 160, 10))
+def test_nothing_said_of_hostile_problems_is_false(first: int) -> None:
+    findings = [finding for seed in range(first, first + 10) for finding in check(draw(seed)).findings]
+    assert false(findings) == []
+
+
+def test_methods_against_each_other() -> None:
+    tallies = compare(draw_large(5))
+    assert set(tallies) == {"auto", "branch"}
+    assert [finding for tally in tallies.values() for finding in tally.findings if finding.what in FATAL] == []
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cases
+
+
+def test_a_case_follows_from_its_seed() -> None:
+    one, two = draw(3), draw(3)
     assert np.array_equal(one.X, two.X)
     assert str(one) == str(two)
-    assert primal(one.problem, np.zeros(one.X.shape[1])) == primal(two.problem, np.zeros(one.X.shape[1]))
+    assert one.calls == two.calls
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_witnesses_are_models(seed: int) -> None:
-    """They obey what they stand for, and sixty digits agree with their objectives."""
-    case = small_case(seed)
-    truth = optimum(case.problem)
-    for j, (without, within) in enumerate(zip(truth.without, truth.within, strict=True)):
-        assert without.w[j] == 0.0
-        assert min(without.objective, within.objective) == truth.best.objective
-        assert np.count_nonzero(within.w) + (within.w[j] == 0.0) <= case.problem.constraint.size
-    assert float(exact_primal(case, truth.best.w, truth.best.b)) == pytest.approx(truth.best.objective, rel=1e-12)
-    assert truth.supports
-    assert fitted(case.problem, truth.supports[0]).objective == pytest.approx(truth.best.objective, rel=1e-9)
+def test_cases_are_of_every_kind() -> None:
+    cases = [draw(seed) for seed in range(400)]
+    assert {case.loss for case in cases} == set(LOSSES)
+    assert {case.storage for case in cases} == {"C", "F", "CSR", "CSC"}
+    assert {str(case.X.dtype) for case in cases} == {"float32", "float64"}
+    assert sum(not case.ingredients for case in cases) > 180
+    assert {call.kind for case in cases for call in case.calls} == {"solve", "fit", "path", "certify"}
+    sizes = [np.abs(case.X[case.X != 0]) for case in cases]
+    assert min(size.min(initial=1.0) for size in sizes) < 1e-100
+    assert max(size.max(initial=1.0) for size in sizes) > 1e40
+    assert {len(case.y) for case in cases} >= {1, 2, 3}
+    assert all(0 < len(Oracle(case).supports) <= 300 for case in cases)
 
 
-def test_a_false_bound_is_seen() -> None:
-    case = small_case(12)
-    best = optimum(case.problem).best
-    assert best.refutes(case, best.objective * (1.0 + 1e-14))
-    assert not best.refutes(case, best.objective * (1.0 - 1e-14))
-    assert best.refutes(case, np.inf)
+def test_a_program_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"solve": "result.objective", "fit": "model.objective_", "path": "path[-1].objective", "certify": "0.0"}
+    for kind, objective in asked.items():
+        case = next(case for case in map(draw, range(200)) if case.calls[0].kind == kind and case.loss == "squared")
+        call = replace(case.calls[0], given="model")
+        names: dict[str, float] = {}
+        exec("\n".join([*program(case, call), f"objective = {objective}"]), names)
+        said = CALLS[kind](case, call)[-1].objective
+        assert "objective" in capsys.readouterr().out
+        assert names["objective"] in (said, 0.0)
 
 
-def test_unknown_method() -> None:
-    with pytest.raises(SystemExit, match="unknown method"):
-        methods(["nonsense"])
+# ---------------------------------------------------------------------------------------------------------------------
+# The oracle
+
+
+@pytest.mark.parametrize("loss", LOSSES[:-1])
+def test_values_of_the_losses_agree_with_sixty_digits(loss: str) -> None:
+    parameter = {"huber": 0.7, "smoothed_hinge": 0.3}.get(loss)
+    u = np.array([-30.0, -1.3, -0.2, 0.0, 0.4, 0.9, 2.5, 40.0])
+    for target in (-1.0, 1.0) if loss != "poisson" else (0.0, 3.0):
+        y = np.full_like(u, target)
+        value, slope, curvature, _ = losses(loss, parameter, u, y)
+        with localcontext(DIGITS):
+            exact = [float(exact_loss(loss, parameter, Decimal(x), Decimal(target))) for x in u.tolist()]
+        np.testing.assert_allclose(value, exact, rtol=1e-12, atol=1e-300)
+        h = 1e-6
+        above, below = losses(loss, parameter, u + h, y), losses(loss, parameter, u - h, y)
+        smooth = ~((loss == "hinge") & (np.abs(1 - target * u) < 1e-3))
+        np.testing.assert_allclose(slope[smooth], ((above[0] - below[0]) / (2 * h))[smooth], rtol=1e-5, atol=1e-8)
+        np.testing.assert_allclose(curvature[smooth], ((above[1] - below[1]) / (2 * h))[smooth], rtol=1e-5, atol=1e-8)
+
+
+def test_exact_losses_far_from_zero() -> None:
+    mp.dps = 60
+    for t in (-1e6, -200.0, -1.0, 1e-20, 3.0, 80.0, 2000.0):
+        expected = mp.log1p(mp.exp(-mpf(t)))
+        with localcontext(DIGITS):
+            value = exact_loss("logistic", None, Decimal(t), Decimal(1))
+        assert abs(mpf(str(value)) / expected - 1) < mpf("1e-45")
+
+
+@pytest.mark.parametrize(("loss", "constraint"), PRESCRIBED, ids=lambda name: name)
+def test_witnesses_are_models(loss: str, constraint: str) -> None:
+    """They obey the constraint, they lack or have room for what they should, and float64 knows their objectives."""
+    case = replace(draw(11, loss, constraint), lam=0.1)
+    oracle = Oracle(case)
+    assert all(oracle.allows(model.w) for model in oracle.models)
+    assert float(oracle.best) == pytest.approx(oracle.objectives.min(), rel=1e-4, abs=1e-12)
+    for j in range(case.n_features):
+        assert min(oracle.without(j), oracle.within(j)) == oracle.best
+    best = oracle.models[int(np.argmin(oracle.objectives))]
+    rng = np.random.default_rng(0)
+    for step in (1e-2, 1e-4, 1e-6):  # no model nearby is better
+        nearby = Model(
+            np.where(best.w != 0.0, best.w * (1.0 + step * rng.standard_normal(best.w.shape)), 0.0),
+            best.b,
+            best.reference,
+        )
+        assert oracle.exact(nearby) >= oracle.best * (1 - Decimal("1e-9"))
+
+
+def test_the_squared_loss_has_a_closed_form() -> None:
+    case = replace(draw(4, "squared", "plain"), lam=0.3, weights=None, offset=None, fit_intercept=False, scale=None)
+    oracle = Oracle(case)
+    X, y, n = case.X.astype(np.float64), case.y, len(case.y)
+    for model, support in zip(oracle.models, oracle.supports, strict=True):
+        A = X[:, support]
+        w = np.linalg.solve(A.T @ A / n + 0.15 * np.eye(A.shape[1]), A.T @ y / n)
+        np.testing.assert_allclose(model.w[0, support], w, rtol=1e-8, atol=1e-12)
+
+
+def test_scaled_coefficients_have_the_same_objective() -> None:
+    case = next(case for case in map(draw, range(100)) if case.scale is not None and case.loss == "logistic")
+    oracle = Oracle(case)
+    w, scale = np.arange(1.0, case.n_features + 1.0)[None], np.round(case.scale)
+    oracle = Oracle(replace(case, scale=np.where(scale > 0, scale, 1.0)))
+    exact = oracle.handed_out(w, 0.5, True)
+    assert float(oracle.handed_out(w / oracle.case.scale, 0.5, False)) == pytest.approx(float(exact), rel=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Judgement
+
+
+def certificate(**said: float) -> SimpleNamespace:
+    d = 3
+    nothing = {"without": np.full(d, -np.inf), "within": np.full(d, -np.inf)}
+    bounds = SimpleNamespace(**{name: np.asarray(said.pop(name, value)) for name, value in nothing.items()})
+    said = {"attained": np.inf, "required": [], "excluded": [], "better": None} | said
+    return SimpleNamespace(screening=bounds, **said)
+
+
+@pytest.fixture
+def oracle() -> Oracle:
+    """One feature of three, the first the best by far."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3))
+    base = draw(4, "squared", "plain")
+    plain = {"weights": None, "offset": None, "scale": None, "standardize": False, "fit_intercept": False}
+    return Oracle(replace(base, X=X, y=2.0 * X[:, 0] + 0.1 * rng.standard_normal(20), k=1, lam=0.1, **plain))
+
+
+def said_of(oracle: Oracle, bound: float, tol: float = 1e-4, factor: float = 1.0, **more: object) -> list[str]:
+    model = oracle.models[int(np.argmin(oracle.objectives))]
+    objective = float(oracle.exact(model)) * factor
+    answer = Answer(1, model.w, 0.0, True, objective, certificate(lower_bound=bound, **more), "optimal")
+    return [what for what, _ in judge(oracle, Call("solve", tol=tol), answer, Counter())]
+
+
+def test_a_false_bound_is_seen(oracle: Oracle) -> None:
+    best = float(oracle.best)
+    assert said_of(oracle, np.nextafter(best, 0.0)) == []
+    assert "false bounds" in said_of(oracle, np.nextafter(np.nextafter(best, 1e9), 1e9))
+    assert "false bounds" in said_of(oracle, np.inf)
+    assert "false bounds" in said_of(oracle, np.nan)
+
+
+def test_an_untrue_status_and_a_wrong_objective_are_seen(oracle: Oracle) -> None:
+    best = float(oracle.best)
+    assert said_of(oracle, best * (1.0 - 1e-3)) == ["status untrue"]
+    assert said_of(oracle, best * (1.0 - 1e-3), tol=1e-2) == []
+    assert said_of(oracle, best * (1.0 - 1e-12), factor=1.0 + 1e-5) == ["objective wrong"]
+    assert "objective below bound" in said_of(oracle, best * (1.0 - 1e-12), factor=1.0 - 1e-11)
+
+
+def test_false_claims_about_features_are_seen(oracle: Oracle) -> None:
+    below, without = float(oracle.best) * (1.0 - 1e-12), float(oracle.without(0))
+    true = {"without": [without * 0.999, below, below], "within": [below, without * 0.99, without * 0.99]}
+    assert said_of(oracle, below, **true, attained=float(oracle.best) * 1.01, required=[0], excluded=[1, 2]) == []
+    assert "false claims" in said_of(oracle, below, without=[without * 1.001, below, below])
+    assert "false claims" in said_of(oracle, below, within=[without, below, below])
+    assert "false claims" in said_of(oracle, below, required=[1])
+    assert "false claims" in said_of(oracle, below, excluded=[0])
+
+
+def test_a_model_that_is_not_allowed_is_seen(oracle: Oracle) -> None:
+    for w in (np.array([1.0, 1.0, 0.0]), np.array([np.nan, 0.0, 0.0])):
+        answer = Answer(1, w, 0.0, True, 1.0, certificate(lower_bound=0.0))
+        assert "infeasible" in [what for what, _ in judge(oracle, Call("solve"), answer, Counter())]
+
+
+def test_signs_groups_and_features_to_keep(oracle: Oracle) -> None:
+    def allows(w: list[float], **constraint: object) -> bool:
+        return Oracle(replace(oracle.case, **constraint)).allows(np.array(w))
+
+    assert allows([0.0, 1.0, 0.0])
+    assert not allows([1.0, 1.0, 0.0])
+    assert allows([1.0, 1.0, 0.0], keep=(0,))
+    assert allows([1.0, 1.0, 0.0], groups=(5, 5, 2))
+    assert not allows([1.0, 0.0, 1.0], groups=(5, 5, 2))
+    assert allows([1.0, 0.0, 1.0], groups=(5, 5, 2), keep=(2,))
+    assert not allows([-1.0, 0.0, 0.0], sign=(1, 0, 0))
+    assert allows([-1.0, 0.0, 0.0], sign=(-1, 0, 0))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The table
+
+
+def test_seeds_are_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table, asked = tmp_path / "table.csv", []
+
+    def work(seed: int) -> dict[str, Tally]:
+        asked.append(seed)
+        finding = Finding("exceptions", "text", seed, "solve", "case")
+        return {"hinge": Tally(Counter(problems=1, exceptions=1), [finding])}
+
+    campaign(work, [(0, 4)], 1, table)
+    rows, findings = campaign(work, [(2, 6), (5, 8)], 1, table)
+    assert asked == list(range(8))
+    assert len(findings) == 4
+    assert rows == read_table(table)
+    assert sum(row["problems"] for row in rows) == 8
+    assert "| all | 8 |" in "\n".join(summary(rows))
+    assert "EXCEPTIONS seed 7" in capsys.readouterr().out
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_missing_ranges(tmp_path: Path) -> None:
+    rows = [{"first": 10, "end": 20, "loss": "hinge"} | dict.fromkeys(COUNTS, 0), {"first": 30, "end": 40}]
+    assert missing(0, 50, rows) == [(0, 10), (20, 30), (40, 50)]
+    assert missing(12, 18, rows) == []
+    assert missing(0, 2500, []) == [(0, 1000), (1000, 2000), (2000, 2500)]
+    write_table(tmp_path / "table.csv", rows[:1])
+    assert read_table(tmp_path / "table.csv") == rows[:1]
+    assert seeds_given("3:9") == (3, 9)
+    assert seeds_given("3") == (3, 4)

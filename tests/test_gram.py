@@ -264,7 +264,7 @@ def test_working_set_finds_the_same(make, intercept):
     assert grown.value == pytest.approx(whole.value, rel=1e-8)
     assert grown.bound == pytest.approx(whole.value, rel=1e-8)
     assert grown.safe == -np.inf
-    assert relaxation.bound(grown.p) == -np.inf
+    assert relaxation.bound(grown.p).value == -np.inf
     np.testing.assert_allclose(grown.c, whole.c, atol=1e-5 * np.abs(whole.c).max())
     certified = relaxation.certified(grown.p)
     assert certified.value == pytest.approx(whole.value, rel=1e-8)
@@ -316,7 +316,7 @@ def test_gram_bound_in_exact_arithmetic(intercept):
         solved = relaxation.solve()
         for p in (solved.p, solved.p + 1e-4 * rng.standard_normal(5)):
             exact = exact_bound(problem, X, p, sigma, list(range(5)))
-            safe = relaxation.bound(p)
+            safe = relaxation.bound(p).value
             assert mpf(safe) <= exact or safe == 0.0
             assert mpf(shifted_bound(problem, p, sigma).value) <= max(exact, 0)
         assert mpf(solved.safe) <= exact_bound(problem, X, solved.p, sigma, list(range(5)))

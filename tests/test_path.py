@@ -58,6 +58,7 @@ def test_brute_force_confirms_every_point(loss, weighted, fit_intercept):
         assert np.count_nonzero(result.w) <= k
         w = result.w.astype(float)
         assert_allclose(primal(point, w, point.centred_intercept(w, result.intercept)), result.objective, rtol=1e-12)
+        assert result.lower_bound <= result.certificate.bound.check(point)
         assert_allclose(result.certificate.bound.check(point), result.lower_bound, rtol=1e-9, atol=1e-12)
         for j in result.certificate.required:
             without = problem.restricted(np.delete(np.arange(7), j)).replaced(

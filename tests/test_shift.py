@@ -80,7 +80,7 @@ def test_bound_below_every_model(n, d, lam, intercept, weighted, twins):
     for p in (solved.p, best.w, np.zeros(d), rng.standard_normal(d), 1e3 * rng.standard_normal(d)):
         bound = shifted_bound(problem, p, sigma)
         assert 0.0 <= bound.value <= best.objective * (1 + 1e-12)
-        assert relaxation.bound(p) <= best.objective * (1 + 1e-12)
+        assert relaxation.bound(p).value <= best.objective * (1 + 1e-12)
         assert bound.check(problem) == bound.value
     if lam > 1e-6 or sigma > 0:  # or else the middle has more features than the data have rank
         assert shifted_bound(problem, solved.p, sigma).value >= solved.value - 1e-8 * abs(solved.value) - 1e-9
@@ -107,7 +107,7 @@ def test_bound_in_exact_arithmetic(intercept, offset):
             assert lost <= 1e-13 * terms or exact < 0
             if intercept:  # centring has taken the offset away
                 assert lost <= 1e-9 * abs(float(exact)) * (1 + offset) or exact < 0
-            safe = GramRelaxation(problem, J, sigma).bound(p)
+            safe = GramRelaxation(problem, J, sigma).bound(p).value
             assert mpf(safe) <= exact or safe == 0.0
 
 
@@ -173,7 +173,7 @@ def test_screening_against_brute_force(intercept, lam):
     sigma = smallest_eigenvalue(problem)
     first = shifted_bound(problem, GramRelaxation(problem, sigma=sigma).solve().p, sigma)
     for ceiling in (best * 1.0000001, best * 1.05):
-        J, above = in_play(first.screening(problem), ceiling)
+        J, above = in_play(problem, first.screening(problem), ceiling)
         sigma_on = smallest_eigenvalue(problem, J)
         second = shifted_bound(
             problem, GramRelaxation(problem, J, sigma_on).solve().p, sigma_on, J, ceiling=above, origin=first
@@ -201,7 +201,7 @@ def test_second_shift_proves_a_planted_support():
     sigma = smallest_eigenvalue(problem)
     plain = GramRelaxation(problem).solve()
     first = shifted_bound(problem, GramRelaxation(problem, sigma=sigma).solve().p, sigma)
-    J, ceiling = in_play(first.screening(problem), objective)
+    J, ceiling = in_play(problem, first.screening(problem), objective)
     assert 5 <= len(J) < 100
     sigma = smallest_eigenvalue(problem, J)
     second = shifted_bound(problem, GramRelaxation(problem, J, sigma).solve().p, sigma, J, ceiling, first)

@@ -159,6 +159,7 @@ def test_every_point_of_a_path_keeps_to_the_constraint_and_to_its_bound(kind: st
         assert problem.constraint.allows(result.w)
         assert result.objective >= best * (1 - 1e-9)
         assert result.lower_bound <= best * (1 + 1e-9)
+        assert result.lower_bound <= certificate.bound.check(problem)
         assert certificate.bound.check(problem) == pytest.approx(result.lower_bound, rel=1e-9, abs=1e-12)
         assert np.all(certificate.screening.without <= without * (1 + 1e-9) + 1e-12)
         assert np.all(certificate.screening.within <= within * (1 + 1e-9) + 1e-12)

@@ -231,8 +231,7 @@ def _add_fit(parser: _Arguments) -> None:
     _add_loss(model, "see below (default: logistic or squared, as it fits)", "multinomial")
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
     solve = parser.add_argument_group("solve")
-    names = ["auto", *SOLVERS]
-    solve.add_argument("--solver", choices=names, default="auto", metavar="NAME", help=", ".join(names))
+    solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
     _add_exact(solve)
     solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
     _add_limits(solve)

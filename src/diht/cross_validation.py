@@ -27,7 +27,6 @@ from diht.estimators import (
     SparseRegressor,
     _blas_threads,
     _class_weighted,
-    _in_users_units,
     _one_vs_rest,
     standard_deviations,
 )
@@ -160,7 +159,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         train, test, number = fold
         targets, s, classes = self._targets(y[train], None if weights is None else weights[train])
         apart = None if offset is None else offset[train]
-        paths, scale = _paths(plain, X[train], targets, s, apart, constraint, ks, lams, n_threads)
+        paths = _paths(plain, X[train], targets, s, apart, constraint, ks, lams, n_threads)
         model = clone(plain)
         if offset is not None:
             model.predict = partial(model.predict, offset=offset[test])  # no scorer knows of offsets
@@ -171,7 +170,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         weighted = {} if weights is None or not _takes_weights(scorer) else {"sample_weight": weights[test]}
         X, y, scores = X[test], y[test], []
         for key in paths[0]:
-            model.__dict__ |= _attributes(model, paths, key, scale, X.dtype)
+            model.__dict__ |= _attributes(model, paths, key)
             scores.append(float(scorer(model, X, y, **weighted)))
         if self.verbose:
             best = list(paths[0])[int(np.argmax(scores))]
@@ -207,11 +206,17 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     ) -> None:  # fmt: skip
         """Follow the path of all samples; choose by an information criterion if that is what is asked for."""
         targets, s, _ = self._targets(y, weights)
-        paths, scale = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
+        paths = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
         names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
         loss = plain._named_loss()
         kept = [
-            Path(tuple(path_point(*key, result, scale) for key, result in results.items()), names, loss, n, constraint)
+            Path(
+                tuple(path_point(*key, result, plain.standardize) for key, result in results.items()),
+                names,
+                loss,
+                n,
+                constraint,
+            )
             for results in paths
         ]
         self.path_ = kept if len(kept) > 1 else kept[0]
@@ -249,27 +254,25 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 def _paths(
     plain: Plain, X: Any, targets: dict[str, Array], s: Vector, offset: Vector | None,
     constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
-) -> tuple[list[Results], Vector | None]:  # fmt: skip
-    """Follow the path of each target; and by what the columns were divided."""
+) -> list[Results]:  # fmt: skip
+    """Follow the path of each target."""
     design = as_design(X, n_threads)
     scale = standard_deviations(design, s) if plain.standardize else None
     loss, results = plain._named_loss(), []
     if isinstance(loss, Multinomial):
         several = MultinomialProblem.of(design, targets[""], constraint, lams[-1], s, plain.fit_intercept, scale=scale)
-        return [dict(solve_multinomial_path(several, ks, lams, plain.tol, plain.time_limit))], scale
+        return [dict(solve_multinomial_path(several, ks, lams, plain.tol, plain.time_limit))]
     for y in targets.values():
         problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
-        results.append(solve_path(problem, ks, lams, plain._solver(problem), plain.tol, plain.time_limit))
-    return results, scale
+        results.append(solve_path(problem, ks, lams, plain._solver(), plain.tol, plain.time_limit))
+    return results
 
 
-def _attributes(
-    model: Plain, paths: list[Results], key: tuple[int, float], scale: Vector | None, dtype: np.dtype[Any]
-) -> dict[str, Any]:
+def _attributes(model: Plain, paths: list[Results], key: tuple[int, float]) -> dict[str, Any]:
     """Return the fitted attributes of a point, one result a target."""
     results = [results[key] for results in paths]
-    coef = np.vstack([_in_users_units(result.w.T, scale, dtype) for result in results])
-    return model._model(coef, np.hstack([result.intercept for result in results]).astype(dtype))
+    coef = np.vstack([result.coef.T for result in results])
+    return model._model(coef, np.hstack([result.intercept for result in results]).astype(coef.dtype))
 
 
 def _grid_columns(grid: Sequence[tuple[int, float]]) -> dict[str, Any]:

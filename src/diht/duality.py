@@ -181,18 +181,22 @@ def saddle_point(
     u = problem.design.matvec(w) + b if u is None else u
     v = -(_gradient(problem, alpha) if g is None else g) / lam
     value, conjugate = loss.value(u, y), loss.conjugate(alpha, y)
-    fenchel = _not_negative(value + conjugate - alpha * u, np.abs(value) + np.abs(conjugate) + np.abs(alpha * u))
+    size = np.abs(value) + loss.conjugate_terms(alpha, y, conjugate) + np.abs(alpha * u)
+    fenchel = _not_negative(value + conjugate - alpha * u, size)
     nearest, _ = problem.constraint.threshold(v)
     terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ nearest])
-    size = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
-    ridge = 0.5 * lam * float(_not_negative(terms, size)[0])
+    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
+    ridge = 0.5 * lam * float(_not_negative(terms, sizes)[0])
     return SaddlePoint(float(s @ fenchel), ridge, float(np.linalg.norm(w - nearest)))
 
 
 def _not_negative(terms: Vector, size: Vector) -> Vector:
-    """Clip what rounding can explain; raise on what it cannot."""
+    """Clip what rounding can explain, given the sizes of what was added up; raise on what it cannot.
+
+    Below the smallest normal number rounding is no longer relative to a size.
+    """
     negative = terms < 0.0
-    if np.any(negative & (terms < -1e-8 * size)):
+    if np.any(negative & (terms < -1e-8 * (size + np.finfo(np.float64).tiny))):
         worst = int(np.argmin(terms))
         raise ArithmeticError(
             f"negative gap term {terms[worst]:g} at position {worst}: the loss and its conjugate disagree"
@@ -262,6 +266,14 @@ class Bound:
     alpha: Vector
     rounding: float
 
+    @property
+    def claimed(self) -> float:
+        """What is published: less than the value by more than another order of the same sums can lose.
+
+        Sums in another order differ by up to twice what rounding can do, and what they say of single features by as much again.
+        """
+        return self.value - 4.0 * self.rounding
+
     def check(self, problem: Problem) -> float:
         """Compute the bound again from the problem and the proof alone."""
         return self.renewed(problem).value
@@ -326,18 +338,21 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     return Bound(float(safe) + 0.0, alpha, float(value - safe))
 
 
-def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
+def upper_bound(
+    problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None, error: Vector | None = None
+) -> float:
     r"""P(w, b) plus all that rounding can have taken from it: no less than the model's objective in exact arithmetic.
 
     With :math:`|\hat u_i - u_i| \le e` (the design's own bound) convexity gives
     :math:`l(u_i) \le \max(l(\hat u_i - e), l(\hat u_i + e))`, for any loss. Values of a loss are off by a few units in the last
-    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, where it is known.
+    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, and `error` a bound on its errors,
+    where they are known.
     """
     loss, y, s = problem.loss, problem.y, problem.s
     u = problem.design.matvec(w) + b if u is None else u
     with np.errstate(over="ignore", invalid="ignore"):
-        # The sum with b is rounded once, and so are u - e and u + e.
-        e = problem.design.matvec_error(w) + 4.0 * _U * np.abs(u)
+        # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
+        e = (2.0 * problem.design.matvec_error(w) if error is None else error) + 4.0 * _U * np.abs(u)
         value = np.maximum(loss.value(u - e, y), loss.value(u + e, y))
         ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * _U)
         size = float(np.sum(s * np.abs(value))) + ridge

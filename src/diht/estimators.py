@@ -89,12 +89,12 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 callback = self._callback(label, tasks, scale, X.dtype)
                 if tasks is not None:
                     tasks.begin_problem()
-                method = self._solver(problem)
+                method = self._solver()
                 result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
                 if tasks is not None:
                     tasks.end_problem()
                 results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
-                coefs.append(_in_users_units(result.w, scale, X.dtype))
+                coefs.append(result.coef)
         self._keep(results, np.stack(coefs))
 
     @property
@@ -128,12 +128,12 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
             )
         return constrained(min(k, choices), n_features, keep, groups, signs_of(self.sign, names, n_features))
 
-    def _solver(self, problem: Problem) -> Solver:
+    def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
         seed = self.random_state
         if seed is not None and not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        return as_solver(self._method(), problem, None if seed is None else int(seed))
+        return as_solver(self._method(), None if seed is None else int(seed))
 
     def _method(self) -> str | Solver:
         """Return what `solver` and `exact` ask for together."""
@@ -727,7 +727,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
                 stop=self._stop,
             )
         result = replace(result, certificate=replace(result.certificate, scaled=self.standardize))
-        self._keep([result], _in_users_units(result.w.T, scale, X.dtype))
+        self._keep([result], result.coef.T)
 
     def decision_function(self, X: Any) -> Array:
         """Compute x.w + b.

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
-from diht.duality import Bound, lower_bound, margin, primal, saddle_point, screen, upper_bound
+from diht.duality import Bound, lower_bound, primal
+from diht.empty_columns import compact
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
@@ -29,6 +31,7 @@ Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
 
 SOLVERS: dict[str, type[Solver]] = {
+    "auto": Auto,
     "diht": DIHT,
     "sdiht": SDIHT,
     "iht": IHT,
@@ -84,33 +87,23 @@ def solve(
     Result
         The best model and the best bound found, each kept apart from the other.
     """
-    method = as_solver(solver, problem)
+    method = as_solver(solver)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    begin, part = as_start(problem, start), compact(problem)
+    if part is not None:
+        problem, begin, callback = part.problem, part.start(begin), part.callback(callback)
     loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
-        return loop.run(as_start(problem, start))
+        result = loop.run(begin)
+    return result if part is None else part.result(result)
 
 
-def as_solver(solver: str | Solver, problem: Problem, random_state: int | None = None) -> Solver:
-    """Return a method by its name, with the seed if it takes one; "auto" chooses by the problem's shape and loss."""
-    if solver == "auto":
-        return _seeded(Auto(), random_state)
+def as_solver(solver: str | Solver, random_state: int | None = None) -> Solver:
+    """Return a method by its name, with the seed if it takes one."""
     if isinstance(solver, str) and solver in SOLVERS:
-        solver = _by_name(solver, problem.shape[0])
-    if isinstance(solver, Solver):
-        return _seeded(solver, random_state)
-    raise ValueError(f"solver must be one of {['auto', *SOLVERS]} or a solver object, got {solver!r}")
-
-
-def _by_name(name: str, n_samples: int) -> Solver:
-    """Return a method with its defaults, in no more blocks than there are samples: nobody asked for more."""
-    solver = SOLVERS[name]()
-    if getattr(solver, "blocks", 0) > n_samples:
-        return replace(solver, blocks=n_samples)  # type: ignore[type-var]
-    return solver
-
-
-def _seeded(solver: Solver, random_state: int | None) -> Solver:
+        solver = SOLVERS[solver]()
+    if not isinstance(solver, Solver):
+        raise ValueError(f"solver must be one of {[*SOLVERS]} or a solver object, got {solver!r}")
     if random_state is None or not hasattr(solver, "random_state"):
         return solver
     return replace(solver, random_state=random_state)  # type: ignore[type-var]
@@ -124,16 +117,28 @@ def as_start(problem: Problem, start: Any) -> Start:
     if isinstance(start, Start):
         w = None if start.w is None else finite_vector("start.w", start.w, d)
         alpha = None if start.alpha is None else finite_vector("start.alpha", start.alpha, n)
-        return Start(w, start.b, alpha, start.bound)
+        return _bounded(problem, Start(w, start.b, alpha, start.bound))
     if not isinstance(start, Result):
         w = finite_vector("start", start, d)
-        return Start(w, _intercept_for(problem, w, None))
+        return _bounded(problem, Start(w, _intercept_for(problem, w, None)))
     w = finite_vector("start.w", start.w, d)
     b = problem.centred_intercept(w, start.intercept) if problem.fit_intercept else 0.0
     alpha = start.alpha if start.last_alpha is None else start.last_alpha
     # From another sample, or from a method that diverged, only the model carries over.
     usable = alpha.shape == (n,) and bool(np.all(np.isfinite(alpha)))
-    return Start(w, b, alpha if usable else None, start.certificate.bound)
+    return _bounded(problem, Start(w, b, alpha if usable else None, start.certificate.bound))
+
+
+def _bounded(problem: Problem, start: Start) -> Start:
+    """Return a start without its model where that is so large that its objective overflows: nothing can begin there."""
+    if start.w is None or np.isfinite(_objective(problem, start.w, start.b)):
+        return start
+    return replace(start, w=None, b=0.0)
+
+
+def _objective(problem: Problem, w: Vector, b: float) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return primal(problem, w, b)
 
 
 @dataclass(frozen=True)
@@ -318,20 +323,22 @@ class _Loop:
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
-        dtype = problem.design.dtype
-        w = (self.best_w + 0.0).astype(dtype)  # no minus zeros
-        intercept = float(dtype.type(problem.intercept_of(self.best_w, self.best_b)))
-        certificate = _certificate(problem, w, intercept, self.bound)
+        model = handed_out(problem, self.best_w, self.best_b, self.bound, self.limits.tol)
+        certificate = model.certificate
         pool = self.method.pool(state)
-        if certificate.relative_gap <= self.limits.tol and status is not Status.STOPPED:
-            status = Status.OPTIMAL  # what came after the last step may have closed the gap
+        # What came after the last step may have closed the gap; rounding may have opened it.
+        if certificate.relative_gap > self.limits.tol:
+            status = Status.STALLED if status is Status.OPTIMAL else status
+        elif status is not Status.STOPPED:
+            status = Status.OPTIMAL
         return Result(
-            w=w,
-            intercept=intercept,
+            w=model.w,
+            coef=model.coef,
+            intercept=model.intercept,
             objective=certificate.objective,
             alpha=certificate.bound.alpha,
             certificate=certificate,
-            pool=() if pool is None else pool.models(problem.shape[1], dtype, problem),
+            pool=() if pool is None else pool.models(problem),
             last=Model(last.w, problem.intercept_of(last.w, last.b), last_objective),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
             status=status,
@@ -346,34 +353,6 @@ class _Loop:
 def _initial_point(problem: Problem, start: Start) -> Point:
     w, b = start.primal(problem)
     return Point(w, b, problem.design.matvec(w) + b, start.dual(problem))
-
-
-def _certificate(problem: Problem, w: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:
-    """Everything about a model and the dual point of a bound, computed afresh from the problem; and what else the bound proves."""
-    w = w.astype(np.float64, copy=False)
-    alpha = np.zeros_like(problem.y) if known is None else known.alpha
-    b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
-    u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
-    u += b
-    bound: Bound = lower_bound(problem, alpha, g)
-    if bound.alpha is not alpha:
-        g = np.zeros_like(g)
-    point = saddle_point(problem, w, bound.alpha, b, u, g)
-    objective = primal(problem, w, b, u)
-    screening = screen(problem, bound, g)
-    if known is not None and type(known) is not Bound and known.value >= bound.value:
-        bound, screening = known, screening.merged(known.screening(problem)).above(known.value)
-    return Certificate(
-        objective=objective,
-        lower_bound=bound.value,
-        bound=bound,
-        fenchel=point.fenchel,
-        ridge=point.ridge,
-        margin=margin(problem, w, b, g=g),
-        support=np.flatnonzero(w),
-        attained=max(objective, upper_bound(problem, w, b, u)),
-        screening=screening.completed(problem.constraint.size) if problem.constraint.is_plain else screening,
-    )
 
 
 def certify(
@@ -416,10 +395,14 @@ def certify(
     model, b = model_to_certify(problem, w, intercept, support)
     if alpha is not None:
         dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
-        return _certificate(problem, model, problem.intercept_of(model, b), lower_bound(problem, dual_point))
+        return _certified(problem, model, b, lower_bound(problem, dual_point))
     solver = "branch" if exact else "auto"
     result = solve(problem, solver, start=Start(model, b), tol=tol, time_limit=time_limit)
     return certificate_after(problem, model, b, result)
+
+
+def _certified(problem: Problem, w: Vector, b: float, bound: Bound) -> Certificate:
+    return certificate_of(problem, problem.coefficients_of(w), problem.intercept_of(w, b), bound)
 
 
 def model_to_certify(
@@ -436,7 +419,13 @@ def model_to_certify(
     model = finite_vector("w", w, problem.shape[1])  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
-    return model, _intercept_for(problem, model, intercept)
+    b = _intercept_for(problem, model, intercept)
+    if not np.isfinite(_objective(problem, model, b)):
+        largest = float(np.abs(model).max())
+        raise ValueError(
+            f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"
+        )
+    return model, b
 
 
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
@@ -453,7 +442,7 @@ def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
 def certificate_after(problem: Problem, w: Vector, b: float, result: Result) -> Certificate:
     """Certify a model by a solve that started from it: its bound, and its model if that is better."""
     found = result.certificate
-    certificate = _certificate(problem, w, problem.intercept_of(w, b), result.certificate.bound)
+    certificate = _certified(problem, w, b, result.certificate.bound)
     better = certificate.objective - result.objective > _PROGRESS * abs(certificate.objective)
     return replace(
         certificate,

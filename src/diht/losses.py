@@ -49,7 +49,7 @@ _LOGISTIC_NEWTON_STEPS = 6
 # The same from a start less than 1 above it, but to relative accuracy of the exponential.
 _POISSON_NEWTON_STEPS = 7
 _POISSON_REACH = 0.42  # beyond the exponential of this share of the exponents of a float, the Poisson loss is straight
-_SERIES = 18  # terms of exp(t) - 1 - t for |t| < 1/2
+_SERIES = 18  # terms of exp(t) - 1 - t for |t| < 1/2, and of artanh(z) for |z| < 1/3
 
 
 def _namespace(*arrays: Array) -> Any:
@@ -87,11 +87,14 @@ class Loss(ABC):
         l is 1/mu-smooth, which is to say that l* is mu-strongly convex; 0 where l is not smooth.
     explicit : bool
         Whether l*' is finite on all of F, without which the explicit dual step is of no use.
+    of_differences : bool
+        Whether l(u, y) depends on y - u alone.
     """
 
     name: ClassVar[str] = "custom"
     task: ClassVar[str] = "regression"
     explicit: ClassVar[bool] = True
+    of_differences: ClassVar[bool] = False
 
     @property
     def mu(self) -> float:
@@ -190,6 +193,8 @@ class Loss(ABC):
 
     def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
         """Return targets z and factors f for which l(u + offset, y) = f l(u, z) for all u, if there are any."""
+        if self.of_differences:
+            return y - offset, _namespace(y).ones_like(y)
         raise ValueError(f"offset cannot be used with the {self.name} loss: it is for squared, huber and poisson")
 
     def dual_step(self, a: Array, u: Array, tau: Array, y: Array, implicit: bool) -> Array:
@@ -319,13 +324,10 @@ class Squared(QuadraticConjugate):
 
     name: ClassVar[str] = "squared"
     task: ClassVar[str] = "regression"
+    of_differences: ClassVar[bool] = True
     mu: ClassVar[float] = 0.5
     low: ClassVar[float] = -math.inf
     high: ClassVar[float] = math.inf
-
-    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
-        """Return the targets less the offset."""
-        return y - offset, _namespace(y).ones_like(y)
 
 
 @dataclass(frozen=True)
@@ -400,6 +402,7 @@ class Huber(QuadraticConjugate):
     delta: float = 1.0
     name: ClassVar[str] = "huber"
     task: ClassVar[str] = "regression"
+    of_differences: ClassVar[bool] = True
     mu: ClassVar[float] = 1.0
 
     def __post_init__(self) -> None:
@@ -414,10 +417,6 @@ class Huber(QuadraticConjugate):
     def high(self) -> float:
         """Upper end of F."""
         return self.delta
-
-    def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
-        """Return the targets less the offset."""
-        return y - offset, _namespace(y).ones_like(y)
 
 
 @dataclass(frozen=True)
@@ -547,18 +546,18 @@ class Poisson(Loss):
         return mean + 0.0 * y
 
     def conjugate(self, a: Array, y: Array) -> Array:
-        """Return l*(a, y) = p log(p / y) + a (log y - 1), infinite outside F."""
+        """Return l*(a, y) = p log(p / y) - a + a log y, infinite outside F."""
         xp = _namespace(a, y)
         low, high = self.domain(y)
         inside = xp.clip(a, low, high)
-        p, ratio, _ = self._log_ratio(inside, y)
-        return xp.where((a < low) | (a > high), math.inf, p * ratio + inside * (_log(y) - 1.0))
+        divergence, _ = self._divergence(inside, y)
+        return xp.where((a < low) | (a > high), math.inf, divergence + inside * _log(y))
 
     def conjugate_terms(self, a: Array, y: Array, conjugate: Array) -> Array:
-        """Return the sizes of p log(p / y), where p is far from y of p log p and p log y, and of a and a log y."""
-        p, _, size = self._log_ratio(self.project(a, y), y)
-        xp = _namespace(p)
-        return 2.0 * (p * size + xp.abs(a) * (1.0 + xp.abs(_log(y))))
+        """Return the sizes of p log(p / y) - a, where p is far from y of p log p, p log y and a, and of a log y."""
+        _, size = self._divergence(self.project(a, y), y)
+        xp = _namespace(a, y)
+        return 2.0 * (size + xp.abs(a * _log(y)))
 
     def conjugate_derivative(self, a: Array, y: Array) -> Array:
         """Return l*'(a, y) = log p, minus infinity at p = 0."""
@@ -566,15 +565,24 @@ class Poisson(Loss):
         p = a + y
         return xp.where(p > 0, _log(p), -math.inf)
 
-    def _log_ratio(self, a: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Return p, log(p / y) (log p where y = 0), and the size of what that is the difference of."""
+    def _divergence(self, a: Array, y: Array) -> tuple[Array, Array]:
+        """Return p log(p / y) - a (p log p - a where y = 0), and the size of its terms.
+
+        Near y its terms cancel. There, with x = a / y and z = x / (2 + x), log(p / y) = 2 artanh(z), and what is left is
+        y (x z + 2 (1 + x) z^3 (1/3 + z^2/5 + ...)).
+        """
         xp = _namespace(a, y)
         p = a + y
         near = xp.abs(a) < 0.5 * y
-        close = xp.log1p(xp.where(near, a, 0.0) / xp.where(near, y, 1.0))
+        x = xp.where(near, a, 0.0) / xp.where(near, y, 1.0)
+        z = x / (2.0 + x)
+        tail = 0.0 * z
+        for n in range(_SERIES, 0, -1):
+            tail = 1.0 / (2 * n + 1) + z * z * tail
+        close = y * (x * z + 2.0 * (1.0 + x) * z * z * z * tail)
         log_p, log_y = _log(p), _log(y)
-        ratio = xp.where(near, close, log_p - log_y)
-        return p, ratio, xp.where(near, xp.abs(close), xp.abs(log_p) + xp.abs(log_y))
+        far, size = p * (log_p - log_y) - a, p * (xp.abs(log_p) + xp.abs(log_y)) + xp.abs(a)
+        return xp.where(near, close, far), xp.where(near, close, size)
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         """Return the ends of F, from a mean of 0 to the largest one."""

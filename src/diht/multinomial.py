@@ -20,12 +20,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import xlogy
 
+from diht.certificate import in_dtype
 from diht.constraint import Constraint
 from diht.design import Design, spectral_bound
+from diht.design.definite import Definite
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Screening, _raised
+from diht.exact import CLEAR
 from diht.losses import Squared
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
@@ -173,8 +175,14 @@ def sizes(W: Matrix) -> Vector:
 
 
 def losses(problem: MultinomialProblem, U: Matrix) -> Vector:
-    """Loss of each sample."""
-    return np.asarray(log_partition(U) - U[np.arange(len(U)), problem.codes])
+    """Loss of each sample, log(1 + sum of exp(difference of a score and its class's own)), to all digits where it is small."""
+    rows = np.arange(len(U))
+    V = U - U[rows, problem.codes][:, None]
+    top = V.max(axis=1)  # at least the 0 of the sample's own class
+    V -= top[:, None]
+    np.exp(V, out=V)
+    V[rows, problem.codes] = 0.0
+    return np.asarray(top + np.where(top > 0.0, np.log(V.sum(axis=1) + np.exp(-top)), np.log1p(V.sum(axis=1))))
 
 
 def primal(problem: MultinomialProblem, W: Matrix, U: Matrix) -> float:
@@ -270,10 +278,15 @@ def screen(problem: MultinomialProblem, bound: Bound, G: Matrix) -> Screening:
     return Screening(*(_raised(bound.value, fall, np.square(size), problem.linear.lam, lost) for fall in falls))
 
 
-def upper_bound(problem: MultinomialProblem, W: Matrix, U: Matrix) -> float:
-    """P(W, b) plus all that rounding can have taken from it; the loss moves by at most twice what a score does."""
+def upper_bound(problem: MultinomialProblem, W: Matrix, U: Matrix, error: float | None = None) -> float:
+    """P(W, b) plus all that rounding can have taken from it; the loss moves by at most twice what a score does.
+
+    `error` bounds that of the scores, where it is known.
+    """
     linear = problem.linear
-    e = max(linear.design.matvec_error(np.ascontiguousarray(w)) for w in W.T) + 4.0 * _U * float(np.abs(U).max())
+    if error is None:
+        error = 2.0 * max(linear.design.matvec_error(np.ascontiguousarray(w)) for w in W.T)
+    e = error + 4.0 * _U * float(np.abs(U).max())
     ridge = 0.5 * linear.lam * float(np.square(W).sum()) * (1.0 + (np.count_nonzero(W) + 16.0) * _U)
     size = float(linear.s @ np.abs(U).max(axis=1)) + np.log(problem.n_classes)
     value = float(linear.s @ losses(problem, U))
@@ -376,13 +389,7 @@ def _newton_step(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, 
         H[c, np.arange(m), c, np.arange(m)] += ridge
     if intercept:
         H[:, -1, :, -1] += 1.0 / n_classes
-    scale = 1.0 / np.sqrt(np.maximum(np.diag(flat), np.finfo(np.float64).tiny))
-    right = scale * slope.T.ravel()
-    try:
-        x = cho_solve(cho_factor(flat * np.outer(scale, scale), lower=True), right)
-    except LinAlgError:  # definite, but not to rounding
-        x = np.linalg.lstsq(flat * np.outer(scale, scale), right)[0]
-    return np.asarray(-(scale * x).reshape(n_classes, m).T)
+    return np.asarray(-Definite(flat).solve(slope.T.ravel()).reshape(n_classes, m).T)
 
 
 def _conjugate_gradients(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
@@ -713,13 +720,27 @@ class MultinomialResult(Result):
         return np.flatnonzero(self.w.any(axis=1))
 
 
-def certificate(problem: MultinomialProblem, W: Matrix, intercept: Vector, known: Bound | None) -> Certificate:
-    """Everything about a model, in the problem's units, and the dual point of a bound, computed afresh."""
+def predicted(problem: MultinomialProblem, coef: Matrix, intercept: Vector) -> tuple[Matrix, float, float]:
+    """Scores of a model as it is handed out, its objective and an upper bound on that; precise ones where rounding counts."""
     linear = problem.linear
-    W = W.astype(np.float64)
-    b = intercept if linear.center is None else intercept + linear.center @ W
+    W, intercept = linear.scaled_coefficients(coef), np.asarray(intercept, dtype=np.float64)
+    b = [linear.centred_intercept(w, c) for w, c in zip(W.T, intercept, strict=True)] if linear.fit_intercept else 0.0
+    U = scores(linear.design, W) + b
+    objective, attained = primal(problem, W, U), upper_bound(problem, W, U)
+    if attained - objective > CLEAR * abs(objective):
+        columns = [linear.design.predictions(w, float(c)) for w, c in zip(coef.T, intercept, strict=True)]
+        U, error = np.stack([u for u, _ in columns], axis=1), max(float(e.max()) for _, e in columns)
+        objective, attained = primal(problem, W, U), upper_bound(problem, W, U, error)
+    return U, objective, max(objective, attained)
+
+
+def certificate(problem: MultinomialProblem, coef: Matrix, intercept: Vector, known: Bound | None) -> Certificate:
+    """Everything about a model, in the user's units, and the dual point of a bound, computed afresh."""
+    linear = problem.linear
+    W = linear.scaled_coefficients(coef)
     A = np.zeros((linear.shape[0], problem.n_classes)) if known is None else known.alpha
-    U, G = scores(linear.design, W) + b, gradient(problem, A)
+    G = gradient(problem, A)
+    U, objective, attained = predicted(problem, coef, intercept)
     bound = lower_bound(problem, A, G)
     G = G if bound.alpha is A else np.zeros_like(G)
     P, V = bound.alpha + problem.onehot, -G / linear.lam
@@ -727,17 +748,17 @@ def certificate(problem: MultinomialProblem, W: Matrix, intercept: Vector, known
         linear.s @ (losses(problem, U) + xlogy(P, P).sum(axis=1) - np.sum(bound.alpha * (U - U.mean()), axis=1))
     )
     ridge = float(np.square(W).sum() - 2.0 * np.sum(W * V)) + linear.constraint.value(sizes(V))
-    objective, support = primal(problem, W, U), np.flatnonzero(W.any(axis=1))
+    support = np.flatnonzero(W.any(axis=1))
     smallest = float(sizes(W)[support].min()) if len(support) >= linear.constraint.size else 0.0
     return Certificate(
         objective=objective,
-        lower_bound=bound.value,
+        lower_bound=max(bound.claimed, 0.0),
         bound=bound,
         fenchel=max(fenchel, 0.0),
         ridge=max(0.5 * linear.lam * ridge, 0.0),
         margin=smallest - float(sizes(G + linear.lam * W).max()) / linear.lam,
         support=support,
-        attained=max(objective, upper_bound(problem, W, U)),
+        attained=attained,
         screening=screen(problem, bound, G).completed(linear.constraint.size),
     )
 
@@ -787,10 +808,17 @@ def solve_multinomial(
             status = Status.MAX_ITER
             break
     fit = search.polish()
-    dtype = problem.linear.design.dtype
+    dtype = problem.linear.dtype
     W, intercept = _in_full(problem, fit)
-    W, intercept = (W + 0.0).astype(dtype), intercept.astype(dtype)
-    proof = certificate(problem, W, intercept.astype(np.float64), search.bound)
+    coef, intercept = in_dtype(
+        dtype,
+        problem.linear.coefficients_of(W + 0.0),
+        intercept,
+        lambda coef, intercept: predicted(problem, coef, intercept)[1],
+        None if search.bound is None else search.bound.value,
+        tol,
+    )
+    proof = certificate(problem, coef, intercept, search.bound)
     if told["stop"]:
         status = Status.STOPPED
     elif proof.relative_gap <= tol:
@@ -800,7 +828,8 @@ def solve_multinomial(
     stored: Any = intercept
     pool = sorted(search.pool.values(), key=lambda fit: fit.value)[:20]
     return MultinomialResult(
-        w=W,
+        w=coef if problem.linear.scale is None else problem.linear.scaled_coefficients(coef),
+        coef=coef,
         intercept=stored,
         objective=proof.objective,
         alpha=proof.bound.alpha,
@@ -872,7 +901,7 @@ def _proved_by(
     bound = lower_bound(problem, other.alpha)
     if bound.value <= result.lower_bound:
         return result
-    proof = certificate(problem, result.w, np.asarray(result.intercept, dtype=np.float64), bound)
+    proof = certificate(problem, result.coef, np.asarray(result.intercept, dtype=np.float64), bound)
     status = Status.OPTIMAL if proof.relative_gap <= tol else result.status
     return replace(result, alpha=proof.bound.alpha, certificate=proof, status=status)
 
@@ -882,7 +911,7 @@ def _in_full(problem: MultinomialProblem, fit: _Fit) -> tuple[Matrix, Vector]:
     W = np.zeros((problem.linear.shape[1], problem.n_classes))
     W[fit.support] = fit.W
     center = problem.linear.center
-    return W, fit.b if center is None else fit.b - center @ W
+    return W, fit.b if center is None else fit.b - center @ problem.linear.coefficients_of(W)
 
 
 def _model(problem: MultinomialProblem, fit: _Fit) -> Model:

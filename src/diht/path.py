@@ -348,7 +348,7 @@ def sparse_path(
         scale = standard_deviations(design, s) if standardize else None
 
         def tell(k: int, lam: float, result: Result) -> bool:
-            point = path_point(k, lam, result, scale)
+            point = path_point(k, lam, result, standardize)
             if verbose:
                 print(point)
             return callback is not None and bool(callback(point))
@@ -360,15 +360,14 @@ def sparse_path(
         else:
             problem = Problem(design, y, named, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
             results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
-    points = tuple(path_point(k, lam, result, scale) for (k, lam), result in results.items())
+    points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
     return Path(points, names or default_names(d), named, counted(sample_weight, n), constraint)
 
 
-def path_point(k: int, lam: float, result: Result, scale: Vector | None) -> PathPoint:
-    """Return a result with its coefficients in the units of X."""
-    result = replace(result, certificate=replace(result.certificate, scaled=scale is not None))
-    coef = result.w.T if scale is None else (result.w.T / scale).astype(result.w.dtype)
-    return PathPoint(k, lam, coef, result.intercept, result)
+def path_point(k: int, lam: float, result: Result, scaled: bool) -> PathPoint:
+    """Return a result as a point of a path; `scaled` says that columns were standardised."""
+    result = replace(result, certificate=replace(result.certificate, scaled=scaled))
+    return PathPoint(k, lam, result.coef.T, result.intercept, result)
 
 
 def counted(sample_weight: ArrayLike | None, n: int) -> float:

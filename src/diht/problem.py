@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.constraint import Constraint, as_constraint
-from diht.design import LARGEST, AffineView, Design, StoredDesign, as_design
+from diht.design import LARGEST, Design, affine, as_design
+from diht.design.gram import PreciseGram, precise_gram
+from diht.exact import dot, two_sum
 from diht.losses import Loss, Squared, as_loss
 
 __all__ = ["Problem", "finite_vector", "normalised_weights"]
@@ -57,6 +59,8 @@ class Problem:
     design : Design
         X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
         the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
+    y : array of shape (N,)
+        The targets; less their mean, `level`, where there is an intercept and that takes no digit of them.
     s : array of shape (N,)
         The weights divided by their sum; with an offset times f.
     """
@@ -69,6 +73,9 @@ class Problem:
     s: Vector
     fit_intercept: bool
     center: Vector | None = field(repr=False)
+    scale: Vector | None = field(repr=False)
+    level: float = field(repr=False)
+    _memo: dict[str, PreciseGram | None] = field(repr=False)  # shared by all problems of the same data
 
     def __init__(
         self,
@@ -103,11 +110,10 @@ class Problem:
         q = None if scale is None else finite_vector("scale", scale, d)
         if q is not None and not np.all(q > 0):
             raise ValueError(f"scale must be positive, got {q[~(q > 0)][0]}")
+        y, level = _levelled(y, s) if fit_intercept and loss.of_differences else (y, 0.0)
         center, zeros = _center(design, s if offset is None else s / s.sum()) if fit_intercept else (None, None)
         if center is not None or q is not None:
-            if not isinstance(design, StoredDesign):
-                raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
-            design = AffineView(design, center, q, zeros)
+            design = affine(design, center, q, zeros)
         values = {
             "design": design,
             "y": y,
@@ -116,15 +122,25 @@ class Problem:
             "lam": lam,
             "s": s,
             "fit_intercept": bool(fit_intercept),
-            "center": center if q is None or center is None else center / q,
+            "center": center,
+            "scale": q,
+            "level": level,
+            "_memo": {},
         }
         for name, value in values.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def precise_gram(self) -> PreciseGram | None:
+        """The Gram matrix of the columns and the targets in twice the precision, of small problems; made once."""
+        if "precise" not in self._memo:
+            self._memo["precise"] = precise_gram(self.design, self.y, self.s, self.fit_intercept)
+        return self._memo["precise"]
+
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
         other = object.__new__(Problem)
-        for name in ("design", "y", "loss", "s", "fit_intercept", "center"):
+        for name in ("design", "y", "loss", "s", "fit_intercept", "center", "scale", "level", "_memo"):
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "constraint", self.constraint if constraint is None else constraint)
         object.__setattr__(other, "lam", self.lam if lam is None else lam)
@@ -134,7 +150,10 @@ class Problem:
         """The problem of some features alone, on a compact copy of them."""
         other = self.replaced(constraint=self.constraint.within(features))
         object.__setattr__(other, "design", self.design.columns(features))
-        object.__setattr__(other, "center", None if self.center is None else self.center[features])
+        object.__setattr__(other, "_memo", {})
+        for name in ("center", "scale"):
+            values = getattr(self, name)
+            object.__setattr__(other, name, None if values is None else values[features])
         return other
 
     @property
@@ -158,17 +177,50 @@ class Problem:
         """Constraint norm of the columns' norms: how far X'c can move with a c of norm one."""
         return self._norm(self.design.column_norms())
 
+    @cached_property
+    def null(self) -> NDArray[np.int64]:
+        """The columns that are zero, ascending: constant ones where there is an intercept.
+
+        A coefficient of theirs costs its ridge and changes no prediction, so that no best model uses them.
+        """
+        suspects = np.flatnonzero(self.design.column_norms() == 0.0)  # or their squares underflow
+        values = self.design.columns(suspects).toarray() if suspects.size else np.empty((0, 0))
+        return suspects[~values.any(axis=0)] if suspects.size else suspects
+
     def _norm(self, v: Vector) -> float:
         largest = float(v.max())  # divided by it, no square underflows
         return largest and largest * float(np.sqrt(self.constraint.unsigned.value(v / largest))) * (1.0 + 1e-9)
 
-    def intercept_of(self, w: Vector, b: float) -> float:
-        """Intercept in the user's coordinates, from `b` of the centred design."""
-        return b if self.center is None else b - float(self.center @ w)
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the data."""
+        return self.design.stored.dtype
+
+    def coefficients_of(self, w: NDArray[Any]) -> NDArray[Any]:
+        """Coefficients of the columns of X, from those of the scaled columns."""
+        return w if self.scale is None else np.asarray((w.T / self.scale).T)
+
+    def scaled_coefficients(self, coef: NDArray[Any]) -> NDArray[Any]:
+        """Coefficients of the scaled columns, from those of the columns of X."""
+        coef = np.asarray(coef, dtype=np.float64)
+        return coef if self.scale is None else np.asarray((coef.T * self.scale).T)
+
+    def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
+        """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""
+        return b if self.center is None else -self._at_center(w, -b, support)
 
     def centred_intercept(self, w: Vector, intercept: float) -> float:
         """Turn an intercept in the user's coordinates into `b` of the centred design."""
-        return intercept if self.center is None else intercept + float(self.center @ w)
+        return intercept if self.center is None else self._at_center(w, intercept)
+
+    def _at_center(self, w: Vector, start: float, support: NDArray[np.int64] | None = None) -> float:
+        """Return start + center.coefficients - level, rounded once: terms as large as the means may cancel."""
+        assert self.center is not None
+        if support is None:
+            support = np.flatnonzero(w)
+            w = w[support]
+        coef = w if self.scale is None else w / self.scale[support]
+        return dot(np.append(self.center[support], -1.0), np.append(coef, self.level), start)
 
     def __repr__(self) -> str:
         n, d = self.shape
@@ -186,6 +238,13 @@ def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
     mean = mean.copy()
     mean[suspects[constant]] = values[0, constant]
     return mean, suspects[constant]
+
+
+def _levelled(y: Vector, s: Vector) -> tuple[Vector, float]:
+    """Return the targets less their mean, and the mean, where the mean is so large that the differences are exact; else 0."""
+    mean = float(s @ y) / float(s.sum())
+    differences, lost = two_sum(y, -mean)
+    return (y, 0.0) if np.any(lost) or 2.0 * np.abs(differences).max() > abs(mean) else (differences, mean)
 
 
 def _positive_number(name: str, value: Any) -> float:

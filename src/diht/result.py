@@ -247,7 +247,10 @@ class Result:
     Attributes
     ----------
     w, intercept, support, objective
-        The best model found. `w` has X's dtype; `objective` is that of `w` as it is stored.
+        The best model found, and its objective.
+    coef : array of shape (d,)
+        The coefficients in the units of X: `w`, or `w` divided by the problem's scale. They and the intercept are numbers of X's
+        dtype, unless rounding to float32 would cost more than `tol` of the objective; `objective` is that of them as stored.
     alpha : array of shape (N,)
         The dual point behind the lower bound.
     lower_bound, gap, relative_gap : float
@@ -271,6 +274,7 @@ class Result:
     """
 
     w: NDArray[Any]
+    coef: NDArray[Any] = field(repr=False)
     intercept: float
     objective: float
     alpha: Vector

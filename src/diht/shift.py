@@ -13,7 +13,8 @@ is a lower bound on every allowed model on J, for :math:`w^\top A w \ge 2 p^\top
 the dual's value at :math:`\alpha = -2 r`; its maximum is the optimum of the relaxed problem.
 
 Where J is not all features, each model that has a place for another one has an objective of at least the `ceiling` U: then
-:math:`\min(U, B(p))` bounds them all.
+:math:`\min(U, B(p))` bounds them all. Columns that are zero may be left out of J all the same: a model that uses one is no better
+than the same model without it.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ import numpy as np
 from diht.constraint import Constraint
 from diht.design import AffineView, Design
 from diht.design.base import gamma
-from diht.design.gram import Gram, gram
+from diht.design.gram import Gram, PreciseGram, gram
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Indices, Screening, Vector, _norm, _raised
+from diht.exact import CLEAR
 from diht.losses import Squared
 
 if TYPE_CHECKING:
@@ -37,6 +39,7 @@ __all__ = [
     "ShiftedBound",
     "in_play",
     "is_proved",
+    "others",
     "outside_play",
     "problem_gram",
     "shifted_bound",
@@ -177,8 +180,8 @@ class ShiftedBound(Bound):
             return super().renewed(problem)
         origin, ceiling = None if self.origin is None else self.origin.renewed(problem), np.inf
         if origin is not None:
-            ceiling = outside_play(origin.screening(problem), self.features)
-        elif len(self.features) < d:
+            ceiling = outside_play(problem, origin.screening(problem), self.features)
+        elif len(others(problem, self.features)):
             return super().renewed(problem)  # nothing here shows what the other features cost
         sigma = self.sigma if is_proved(problem_gram(problem, self.features), self.sigma) else 0.0
         bound = shifted_bound(problem, self.p, sigma, self.features, ceiling, origin)
@@ -192,22 +195,35 @@ class ShiftedBound(Bound):
             np.minimum(_raised(evaluated.safe, fall, squares, quarter), self.ceiling)
             for fall in problem.constraint.forcing(evaluated.c)
         )
-        elsewhere = np.ones(len(self.p), dtype=bool)
-        elsewhere[self.features] = False
+        elsewhere = others(problem, self.features)
         without[elsewhere], within[elsewhere] = self.value, self.ceiling
         screening = Screening(without, within).above(self.value)
         return screening if self.origin is None else screening.merged(self.origin.screening(problem))
 
 
-def in_play(screening: Screening, objective: float) -> tuple[Indices, float]:
-    """Features that a model with an objective of at most this may use, and the ceiling: what any other costs at least."""
-    excluded = screening.within > objective
-    return np.flatnonzero(~excluded), float(screening.within[excluded].min(initial=np.inf))
+def in_play(problem: Problem, screening: Screening, objective: float) -> tuple[Indices, float]:
+    """Features that a best model with an objective of at most this may use, and the ceiling: what any other costs at least."""
+    left = screening.within <= objective
+    left[_removable(problem)] = False
+    features = np.flatnonzero(left)
+    return features, outside_play(problem, screening, features)
 
 
-def outside_play(screening: Screening, features: Indices) -> float:
-    """Return what a model with a place for another feature than these costs at least."""
-    return float(np.delete(screening.within, features).min(initial=np.inf))
+def outside_play(problem: Problem, screening: Screening, features: Indices) -> float:
+    """Return what a model with a place for another feature than these costs at least, columns of zeros aside."""
+    return float(screening.within[others(problem, features)].min(initial=np.inf))
+
+
+def others(problem: Problem, features: Indices) -> Indices:
+    """Return the features besides these, columns of zeros aside."""
+    rest = np.ones(problem.shape[1], dtype=bool)
+    rest[features] = rest[_removable(problem)] = False
+    return np.flatnonzero(rest)
+
+
+def _removable(problem: Problem) -> Indices:
+    """Return the columns of zeros, unless they belong to groups or are to be kept."""
+    return problem.null if problem.constraint.is_plain else np.empty(0, dtype=np.int64)
 
 
 def shifted_bound(
@@ -227,9 +243,9 @@ def shifted_bound(
         raise ValueError(f"a shift needs the squared loss, got {problem.loss}")
     everything = np.arange(problem.shape[1])
     features = everything if features is None else np.unique(np.asarray(features, dtype=np.int64))
-    if len(features) == problem.shape[1]:
+    if not len(others(problem, features)):
         ceiling = np.inf
-    elif np.any(p[np.setdiff1d(everything, features)]):
+    if np.any(p[np.setdiff1d(everything, features)]):
         raise ValueError("p must be zero outside the features")
     constraint = problem.constraint if constraint is None else constraint
     evaluated = _evaluate(problem, p, sigma, features, constraint)
@@ -237,7 +253,7 @@ def shifted_bound(
     return ShiftedBound(
         value=float(min(ceiling, safe)),
         alpha=-2.0 * evaluated.r,
-        rounding=float(evaluated.value - evaluated.safe) if safe > 0.0 else 0.0,
+        rounding=(evaluated.rounding if safe > 0.0 else 0.0) + (0.0 if origin is None else origin.rounding),
         p=p,
         sigma=sigma,
         features=features,
@@ -254,9 +270,23 @@ class _Evaluated:
     value: float
     safe: float
 
+    @property
+    def rounding(self) -> float:
+        """What was subtracted from the value."""
+        return self.value - self.safe
+
 
 def _evaluate(problem: Problem, p: Vector, sigma: float, features: Indices, constraint: Constraint) -> _Evaluated:
-    r"""Compute B(p), and B(p) less what rounding can have added.
+    """Compute B(p), and B(p) less what rounding can have added; in twice the precision where that counts."""
+    rough = _from_data(problem, p, sigma, features, constraint)
+    if rough.rounding <= CLEAR * abs(rough.value) or problem.precise_gram is None:
+        return rough
+    fine = _from_gram(problem, problem.precise_gram, rough.r, p, sigma, features, constraint)
+    return fine if fine.safe > rough.safe else rough
+
+
+def _from_data(problem: Problem, p: Vector, sigma: float, features: Indices, constraint: Constraint) -> _Evaluated:
+    r"""Compute B(p) by two products with X.
 
     Let :math:`\hat r = r + e` up to a constant, which C does not see. The products with p are off by
     :math:`\|e\| \le \gamma_n (\sum_j |p_j| \|x_j\| + \|y\|)` (triangle inequality over the columns, so that their scales do not
@@ -285,19 +315,54 @@ def _evaluate(problem: Problem, p: Vector, sigma: float, features: Indices, cons
             + design.column_norms() * drift
             + 8.0 * _U * (np.abs(q) + sigma * np.abs(p))
         )
-        c, error_on = np.zeros_like(p), np.zeros_like(p)
-        c[features], error_on[features] = (q + sigma * p)[features], error[features] + 4.0 * _TINY
-        squares = constraint.value(c)
         terms = np.concatenate([weighted * r, 2.0 * p * q, sigma * p * p])
-        ridge = problem.lam + 2.0 * sigma
-        value = float(np.sum(terms)) - 2.0 * squares / ridge
-        relative = (constraint.size + 16.0) * _U
-        nu = np.sqrt(squares + constraint.size * _TINY) * (1.0 + relative) + _norm_of(constraint, error_on)
         lost = 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * float(np.sum(np.abs(terms))) + 8.0 * len(terms) * _TINY
         lost += 1.01 * (delta**2 + 2.0 * np.sqrt(heaviest * float(weighted @ r)) * e + 2.0 * float(np.abs(p) @ error))
-        lost += 2.0 * (nu**2 * (1.0 + relative) - squares) / ridge
-        safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
-    return _Evaluated(r, c, value, safe if np.isfinite(safe) else -np.inf)
+        c, off = (q + sigma * p)[features], error[features]
+        return _less_rounding(problem, sigma, features, constraint, r, c, off, float(np.sum(terms)), lost)
+
+
+def _from_gram(
+    problem: Problem,
+    known: PreciseGram,
+    r: Vector,
+    p: Vector,
+    sigma: float,
+    features: Indices,
+    constraint: Constraint,
+) -> _Evaluated:
+    r"""Compute :math:`B(p) = y^\top C y - p^\top A p - \tfrac{2}{\lambda'} \nu(c)^2`, :math:`c = h - A p`, from a Gram matrix."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        left, off, total, lost = known.residual(p, features)
+        shift = sigma * p[features]
+        square = float(shift @ p[features])
+        c = left + shift
+        off = off + 8.0 * _U * (np.abs(left) + np.abs(shift))
+        lost += (_PAIRWISE + _ELEMENTWISE) * _U * (abs(total) + square) + 8.0 * len(p) * _TINY
+        return _less_rounding(problem, sigma, features, constraint, r, c, off, total + square, lost)
+
+
+def _less_rounding(
+    problem: Problem,
+    sigma: float,
+    features: Indices,
+    constraint: Constraint,
+    r: Vector,
+    on_features: Vector,
+    off: Vector,
+    total: float,
+    lost: float,
+) -> _Evaluated:
+    """B(p) from c, off by `off`, and from the sum of its other terms, off by `lost`."""
+    c, error = np.zeros(problem.shape[1]), np.zeros(problem.shape[1])
+    c[features], error[features] = on_features, off + 4.0 * _TINY
+    squares, ridge = constraint.value(c), problem.lam + 2.0 * sigma
+    value = total - 2.0 * squares / ridge
+    relative = (constraint.size + 16.0) * _U
+    nu = np.sqrt(squares + constraint.size * _TINY) * (1.0 + relative) + _norm_of(constraint, error)
+    lost += 2.0 * (nu**2 * (1.0 + relative) - squares) / ridge
+    safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
+    return _Evaluated(r, c, float(value), float(safe) if np.isfinite(safe) else -np.inf)
 
 
 def _sizes(design: Design) -> Vector:

@@ -21,17 +21,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.certificate import certificate_of, handed_out
 from diht.constraint import Constraint
 from diht.design import Design
+from diht.design.definite import Definite
 from diht.design.gram import Gram
 from diht.design.threads import blas_threads
 from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
-from diht.loop import _certificate, as_solver, solve
+from diht.loop import as_solver, solve
 from diht.losses import Squared
 from diht.problem import Problem
 from diht.result import Model, Result, Status, Trace
 from diht.selection import top_k
-from diht.shift import ShiftedBound, in_play, problem_gram, smallest_eigenvalue
+from diht.shift import ShiftedBound, in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers import Auto, Relaxed, Solver, Start
 from diht.solvers.auto import AutoState
 from diht.solvers.engines import NewtonEngine, engine_for, newton_pays
@@ -137,22 +139,21 @@ class _Nearby(Auto):
         began, passes = perf_counter(), problem.design.passes
         state = AutoState(stop=start.stop, passes=passes)
         n_iter = sum(1 for _ in self._work(problem, start, state))
-        best, dtype = state.pool.best, problem.design.dtype
+        best = state.pool.best
         assert best is not None
-        w = best.coefficients(problem.shape[1])
-        intercept = float(dtype.type(problem.intercept_of(w, best.b)))
-        w = (w + 0.0).astype(dtype)
-        certificate = _certificate(problem, w, intercept, state.bound)
+        model = handed_out(problem, best.coefficients(problem.shape[1]), best.b, state.bound, self.tol)
+        certificate = model.certificate
         closed = certificate.relative_gap <= self.tol
         ended = Status.TIME_LIMIT if state.stop() else Status.STALLED
         return Result(
-            w=w,
-            intercept=intercept,
+            w=model.w,
+            coef=model.coef,
+            intercept=model.intercept,
             objective=certificate.objective,
             alpha=certificate.bound.alpha,
             certificate=certificate,
             pool=(),
-            last=Model(w, intercept, certificate.objective),
+            last=Model(model.w, model.intercept, certificate.objective),
             last_alpha=None,
             status=Status.OPTIMAL if closed else ended,
             n_iter=n_iter,
@@ -225,7 +226,7 @@ class _Nearby(Auto):
             assert best is not None
             assert bound is not None
             w = best.coefficients(problem.shape[1])
-            features, ceiling = in_play(bound.screening(problem), upper_bound(problem, w, best.b))
+            features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, w, best.b))
             if not 0 < len(features) <= min(_LEFT * before, _MOST_GRAM, problem.shape[0]):
                 return
             before = len(features)
@@ -238,7 +239,7 @@ class _Nearby(Auto):
                 return
             relaxation = GramRelaxation(problem, features, sigma, known)
             solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
-            origin = bound if len(features) < problem.shape[1] else None
+            origin = bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._try(problem, state, solved.p, best.b)
             yield
@@ -411,11 +412,12 @@ class _Sweep:
     def put(self, key: tuple[int, float], model: Result, bound: Bound) -> None:
         """Give a point a model and a bound."""
         problem, result = self.at(*key), self.results[key]
-        certificate = _certificate(problem, model.w, model.intercept, bound)
+        certificate = certificate_of(problem, model.coef, model.intercept, bound)
         closed = certificate.relative_gap <= self.tol and result.status is not Status.STOPPED
         self.results[key] = replace(
             result,
             w=model.w,
+            coef=model.coef,
             intercept=model.intercept,
             objective=certificate.objective,
             alpha=certificate.bound.alpha,
@@ -425,7 +427,7 @@ class _Sweep:
 
     def solve(self, problem: Problem, start: Start | None) -> Result:
         """Solve for a point; from scratch where it has no neighbour."""
-        method, seconds = as_solver(self.solver, problem, self.random_state), self.share()
+        method, seconds = as_solver(self.solver, self.random_state), self.share()
         if type(method) is Auto and start is not None:
             deadline = np.inf if seconds is None else perf_counter() + seconds
             start = replace(start, stop=lambda: perf_counter() > deadline)
@@ -474,13 +476,13 @@ def _shrunk(problem: Problem, model: _Model) -> _Model:
         roots[support] = x * design.column_norms()
         return _refitted(problem, model, constraint.select(roots))
     # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
-    M = np.asarray(np.linalg.inv(_hessian(problem, design, x, model.b)), dtype=np.float64)
+    M = Definite(_hessian(problem, design, x, model.b)).inverse()
     problem.design.count_reads_of(design)
     roots[support] = _roots_of_costs(constraint, support, x, M)
     chosen = constraint.select(roots)
     kept = np.isin(support, chosen)
     w = np.zeros_like(model.w)
-    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ np.linalg.solve(M[np.ix_(~kept, ~kept)], x[~kept])
+    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
     return _refitted(problem, replace(model, w=w), chosen)
 
 
@@ -492,7 +494,7 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
     while len(left):
         together = np.isin(support[left], constraint.closure(support[left[:1]]))
         G, left = left[together], left[~together]
-        roots[G] = np.linalg.solve(np.linalg.cholesky(M[np.ix_(G, G)]), x[G])
+        roots[G] = np.sqrt(max(float(x[G] @ Definite(M[np.ix_(G, G)]).solve(x[G])), 0.0) / len(G))
     return roots
 
 

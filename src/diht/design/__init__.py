@@ -15,7 +15,7 @@ from diht.design.sparse import SparseDesign, compressed
 from diht.design.spectral import spectral_bound
 from diht.design.step import Step
 from diht.design.threads import effective_n_threads
-from diht.design.view import AffineView
+from diht.design.view import AffineView, affine
 
 __all__ = [
     "LARGEST",
@@ -27,6 +27,7 @@ __all__ = [
     "SparseDesign",
     "Step",
     "StoredDesign",
+    "affine",
     "as_design",
     "effective_n_threads",
     "spectral_bound",

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from diht import exact
 from diht.design.step import Codes, Step, Vector
 from diht.design.threads import run_parts
 
@@ -160,6 +161,10 @@ class Design(ABC):
     def columns(self, support: Index) -> Design:
         """Return a compact copy restricted to some features."""
 
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that may hold anything but zeros."""
+        return np.arange(self.shape[1])
+
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
         return len(support) / max(1, self.shape[1])
@@ -219,6 +224,30 @@ class Design(ABC):
     def matvec_error(self, w: Vector) -> float:
         """Bound the rounding error of every entry of ``matvec(w)``."""
 
+    def predictions(self, coef: Vector, *intercepts: float) -> tuple[Vector, Vector]:
+        r"""Compute X coef plus constants, of the data as they are stored, in twice the precision, and a bound on its errors.
+
+        With k nonzero coefficients the error is at most :math:`u |u_i| + \gamma_k^2 \sum_j |x_{ij}| |\mathrm{coef}_j|`.
+        """
+        support = np.flatnonzero(coef)
+        part, values = self.stored.columns(support), np.append(np.asarray(coef[support], dtype=np.float64), intercepts)
+        n = self.shape[0]
+        u, error = np.empty(n), np.empty(n)
+        for start in range(0, n, ENTRIES_PER_CHUNK):
+            rows = np.arange(start, min(start + ENTRIES_PER_CHUNK, n))
+            A = np.hstack([part.toarray(rows), np.ones((len(rows), len(intercepts)))])
+            u[rows] = exact.matmul(A, values[:, None])[0][:, 0]
+            error[rows] = np.abs(A) @ np.abs(values)
+        square = float(gamma(len(values) + 4)) ** 2
+        with np.errstate(over="ignore", invalid="ignore"):
+            error = 4.0 * square * error + 2.0 * UNIT * np.abs(u) + 8.0 * (len(support) + 1) * SMALLEST
+        return u, error
+
+    @property
+    @abstractmethod
+    def stored(self) -> StoredDesign:
+        """The data before they are centred and scaled."""
+
     @abstractmethod
     def is_nonnegative(self) -> bool:
         """Whether no stored entry is negative (of the data, before a view's center and scale)."""
@@ -239,12 +268,17 @@ class BlockWork(NamedTuple):
 
 
 class StoredDesign(Design):
-    """A matrix in this process's memory: cuts the rows among threads and counts passes; subclasses know the storage."""
+    """A matrix in this process's memory: cuts the rows among threads and counts passes; subclasses know the storage.
 
-    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int) -> None:
+    `roundings` says how often an entry was rounded, relative to itself, before it was stored: error bounds are those of the
+    matrix before it.
+    """
+
+    def __init__(self, shape: tuple[int, int], dtype: np.dtype[Any], n_threads: int, roundings: int = 0) -> None:
         self.shape = (int(shape[0]), int(shape[1]))
         self.dtype = dtype
         self.n_threads = n_threads
+        self.roundings = roundings
         self._passes = 0.0
         self._spare: list[Vector] = []
         self._row_norms_sq: Vector | None = None
@@ -262,6 +296,11 @@ class StoredDesign(Design):
     def count(self, passes: float) -> None:
         """Count reads that something else than a product has made."""
         self._passes += passes
+
+    @property
+    def stored(self) -> StoredDesign:
+        """The data themselves."""
+        return self
 
     # What a subclass supplies
 
@@ -486,7 +525,7 @@ class StoredDesign(Design):
         :math:`|\mathrm{fl}(\sum_i x_{ij} c_i) - \sum_i x_{ij} c_i| \le \gamma_n \|c\| \|X_j\|` for any order of the sum, where n is
         the number of entries of column j; the accumulators of the threads add one rounding each.
         """
-        n = self._column_counts() + (self.n_threads + 2)
+        n = self._column_counts() + (self.n_threads + 2 + self.roundings)
         relative = gamma(n)
         bound: Vector = (norm_c * self.column_norms()) * relative
         # The last factor covers the rounding of the norms and of this formula itself.
@@ -500,6 +539,6 @@ class StoredDesign(Design):
         A product with 0 is exact, so that n is at most the number of nonzeros of w.
         """
         w = np.asarray(w, dtype=np.float64)
-        n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4
+        n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings
         norm = float(np.linalg.norm(w)) * float(np.sqrt(self.row_norms_sq().max(initial=0.0)))
         return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)

@@ -34,12 +34,14 @@ class DenseDesign(StoredDesign):
     ----------
     X : (N, d) array of float32 or float64
     n_threads : int
+    roundings : int
+        How often an entry was rounded before it was stored.
     """
 
-    def __init__(self, X: NDArray[Any], n_threads: int = 1) -> None:
+    def __init__(self, X: NDArray[Any], n_threads: int = 1, roundings: int = 0) -> None:
         if not (X.flags.c_contiguous or X.flags.f_contiguous):
             X = np.ascontiguousarray(X)
-        super().__init__((X.shape[0], X.shape[1]), X.dtype, n_threads)
+        super().__init__((X.shape[0], X.shape[1]), X.dtype, n_threads, roundings)
         self._by_rows = bool(X.flags.c_contiguous)
         self._X = X.view()
         self._X.flags.writeable = False
@@ -136,7 +138,7 @@ class DenseDesign(StoredDesign):
     def columns(self, support: Index) -> DenseDesign:
         """Return a copy restricted to some features."""
         self._passes += len(support) / max(1, self.shape[1])
-        return DenseDesign(np.take(self._X, support, axis=1), self.n_threads)
+        return DenseDesign(np.take(self._X, support, axis=1), self.n_threads, self.roundings)
 
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``."""

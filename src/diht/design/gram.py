@@ -17,15 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from diht.design.base import Design, Index, gamma
+from diht import exact
+from diht.design.base import UNIT, Design, Index, gamma
 from diht.design.sparse import SparseDesign
 from diht.design.step import Vector
 from diht.design.view import AffineView
 
-__all__ = ["Gram", "gram"]
+__all__ = ["Gram", "PreciseGram", "gram", "precise_gram"]
 
 FLOOR = 2.0**-500  # the least size of a column: covers the products that underflow
 CHUNK = 20_000_000  # entries of the rows that are weighted at a time
+PRECISE = 4e6  # operations up to which a Gram matrix is computed in twice the precision: some tenths of a second
 SPARSE = 0.1  # fraction of stored entries up to which a sparse product is faster than a dense one
 
 
@@ -99,6 +101,75 @@ def gram(design: Design, y: Vector, s: Vector, centred: bool, features: Index, k
     matrix[:n, n] = matrix[n, :n] = own[:n]
     matrix[n, n] = own[n]
     return Gram(features, matrix, size, error)
+
+
+@dataclass(frozen=True, eq=False)
+class PreciseGram:
+    r"""The Gram matrix of all columns, centred but not scaled, and of the targets, in twice the precision.
+
+    Attributes
+    ----------
+    high, low : arrays of shape (d + 1, d + 1)
+        Their sum is the matrix, up to `error` in units of the two sizes.
+    size : array of shape (d + 1,)
+        At least the columns' norms.
+    error : float
+    scale : array of shape (d,) or None
+        The scales of the columns.
+    """
+
+    high: Vector
+    low: Vector
+    size: Vector
+    error: float
+    scale: Vector | None
+
+    def residual(self, p: Vector, features: Index) -> tuple[Vector, Vector, float, float]:
+        r"""Return :math:`h - G p` on some features with bounds on its errors, and :math:`y^\top C y - p^\top G p` with one, too.
+
+        p, which is zero elsewhere, is first rounded such that p divided by the scales is a float64.
+        """
+        on = np.append(features, len(self.high) - 1)
+        x = p[features] if self.scale is None else p[features] / self.scale[features]
+        v, at = np.append(-x, 1.0), np.ix_(on, on)
+        high, low = exact.matmul(self.high[at], v[:, None])
+        left = high[:, 0] + (low[:, 0] + self.low[at] @ v)
+        size = self.size[on]
+        off = (self.error + 8.0 * float(gamma(len(on) + 8)) ** 2) * float(
+            np.abs(v) @ size
+        ) * size + 2.0 * UNIT * np.abs(left)
+        terms = np.append(left[-1], x * left[:-1])
+        total = float(np.sum(terms))
+        lost = float(np.abs(v) @ off) + 2.0 * float(gamma(len(on) + 4)) * float(np.abs(terms).sum())
+        if self.scale is None:
+            return left[:-1], off[:-1], total, lost
+        q = self.scale[features]
+        return left[:-1] / q, off[:-1] / q + 2.0 * UNIT * np.abs(left[:-1] / q), total, lost
+
+
+def precise_gram(design: Design, y: Vector, s: Vector, centred: bool) -> PreciseGram | None:
+    r"""Compute the Gram matrix in twice the precision; None where it is too large for that.
+
+    The differences of the data and their centres are exact as sums of two numbers, and so are their products with the weights.
+    What is left of the means after centring, t, takes :math:`t t^\top / \\sum s` off.
+    """
+    n, d = design.shape
+    if float(n) * (d + 1) ** 2 > PRECISE:
+        return None
+    center, scale = getattr(design, "center", None), getattr(design, "scale", None)
+    total = float(s.sum())
+    means = np.append(np.zeros(d) if center is None else center, float(s @ y) / total if centred else 0.0)
+    high, low = exact.two_sum(np.column_stack([design.stored.toarray(), y]), -means)
+    weighted, rest = exact.two_product(s[:, None], high)
+    rest = rest + s[:, None] * low
+    matrix, small = exact.matmul(weighted.T, high)
+    small += rest.T @ high + weighted.T @ low
+    if centred:
+        sums, tail = exact.matmul(np.ones((1, n)), weighted)
+        left = (sums + (tail + rest.sum(axis=0)))[0]
+        small -= np.outer(left, left) / total
+    size = np.sqrt(np.square(high).T @ s) * (1.0 + 1e-9) + FLOOR
+    return PreciseGram(matrix, small, size, 64.0 * float(gamma(n + 16)) ** 2, scale)
 
 
 def _dense_products(

@@ -368,11 +368,11 @@ def relax(
         price = used**3 / 3.0 + 2.0 * n * used
         penalty = -1.0  # not known
         if wait <= 0 and price <= credit:
-            possible = newton_step(K, sigma, rho, state, m, pattern, p, c, direction)
-            removals = 1
-            while possible and drop(pattern, p, direction) and removals < REMOVALS:
+            possible = False
+            for _ in range(REMOVALS):
                 possible = newton_step(K, sigma, rho, state, m, pattern, p, c, direction)
-                removals += 1
+                if not (possible and drop(pattern, p, direction)):
+                    break
             if possible:
                 leave(pattern, p, direction)
                 credit -= price
@@ -448,12 +448,12 @@ def evaluate(
     lam: float,
     sigma: float,
     p: Vector,
-) -> float:
-    """The safe bound at p."""
+) -> tuple[float, float]:
+    """The bound at p as computed, and the safe one."""
     c = np.empty_like(p)
     last = correlate(K, sigma, p, c)
     squares = squared_norm(c, state, m, c)
-    return safe_bound(last, *sums(p, c, size), count(p), squares, lam, sigma, error, norm, k)[1]
+    return safe_bound(last, *sums(p, c, size), count(p), squares, lam, sigma, error, norm, k)
 
 
 def places(p: Vector, c: Vector, state: States, m: int, rho: float) -> tuple[float, Vector]:

@@ -275,6 +275,14 @@ class SparseDesign(StoredDesign):
         run_parts(lambda start, stop: kernels.csr_dot(*arrays, NO_INDEX, start, stop, c, g), parts)
         return g
 
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that hold a stored entry."""
+        if self._csr is None:
+            return np.flatnonzero(np.diff(self._by_columns().indptr))
+        held = np.zeros(self.shape[1], dtype=bool)
+        held[self._csr.indices] = True
+        return np.flatnonzero(held)
+
     def columns(self, support: Index) -> SparseDesign:
         """Return a compact copy restricted to some features; of few of them from the CSC, if it is there or will pay."""
         import scipy.sparse as sp
@@ -377,8 +385,11 @@ class SparseDesign(StoredDesign):
         center = np.zeros(d) if center is None else center
         kernels.csr_spread(*self._by_rows(), frozen_vector("s", s, n), center, spread, mass)
         # The entries that are not stored are zero: their share of the weight is what the stored ones leave.
-        rest = np.where(self._column_counts() < n, np.maximum(s.sum() - mass, 0.0), 0.0)
-        return spread + rest * center**2
+        rest = np.maximum(np.subtract(s.sum(), mass, out=mass), 0.0, out=mass)
+        rest[self._column_counts() >= n] = 0.0
+        rest *= center**2
+        spread += rest
+        return spread
 
 
 def _equal_parts(indptr: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:

@@ -8,8 +8,77 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
+from diht.design.dense import SMALL, DenseDesign
 from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
+
+FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
+_NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself
+
+
+def affine(base: Design, center: Vector | None, scale: Vector | None, zeros: ArrayLike | None = None) -> Design:
+    """Return a matrix with its columns centred and scaled: formed where it is small, a view otherwise.
+
+    The entries of a formed one are rounded relative to themselves. Products with a view are rounded relative to the data before
+    they are centred, which is far more where means are far larger than deviations.
+    """
+    if not isinstance(base, StoredDesign):
+        raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
+    view = AffineView(base, center, scale, zeros)
+    if base.shape[0] * base.shape[1] > (SMALL if isinstance(base, SparseDesign) else FORMED):
+        return view
+    Z = view.toarray()
+    sizes = np.abs(Z)
+    return view if np.any((sizes > 0.0) & (sizes < _NORMAL)) else FormedView(view, Z)
+
+
+class FormedView(DenseDesign):
+    """The matrix of some columns of a view, all by default, formed.
+
+    Parameters
+    ----------
+    view : AffineView
+    Z : (N, d) array
+        Its entries.
+    features : array of int, optional
+        The columns of the view.
+    """
+
+    def __init__(self, view: AffineView, Z: Vector, features: Index | None = None) -> None:
+        super().__init__(Z, view.n_threads, roundings=2)
+        self.view, self.features = view, features
+
+    @property
+    def stored(self) -> StoredDesign:
+        """The data before they were centred and scaled."""
+        base = self.view.base
+        if self.features is None:
+            return base
+        part: StoredDesign = base.columns(self.features).stored
+        return part
+
+    @property
+    def center(self) -> Vector | None:
+        """The centres of the columns."""
+        return self._of_columns(self.view.center)
+
+    @property
+    def scale(self) -> Vector | None:
+        """The scales of the columns."""
+        return self._of_columns(self.view.scale)
+
+    def _of_columns(self, values: Vector | None) -> Vector | None:
+        return values if values is None or self.features is None else values[self.features]
+
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that hold anything but zeros."""
+        return np.flatnonzero(self._X.any(axis=0))
+
+    def columns(self, support: Index) -> FormedView:
+        """Return a copy restricted to some features."""
+        self._passes += len(support) / max(1, self.shape[1])
+        features = support if self.features is None else self.features[support]
+        return FormedView(self.view, np.take(self._X, support, axis=1), features)
 
 
 class AffineView(Design):
@@ -63,6 +132,11 @@ class AffineView(Design):
     def passes(self) -> float:
         """Reads of the whole of X so far."""
         return self.base.passes
+
+    @property
+    def stored(self) -> StoredDesign:
+        """The base."""
+        return self.base
 
     def count(self, passes: float) -> None:
         """Count reads that something else than a product has made."""
@@ -159,6 +233,14 @@ class AffineView(Design):
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
         return self.base.fraction(support)
+
+    def occupied(self) -> Index:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        if self.center is None:
+            return self.base.occupied()
+        held = self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
 
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""

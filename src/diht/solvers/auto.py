@@ -8,13 +8,13 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from diht.design.definite import Definite
 from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
 from diht.losses import Squared
 from diht.problem import Problem
-from diht.shift import in_play, problem_gram, smallest_eigenvalue
+from diht.shift import in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers.base import Point, Solver, Start, never
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
@@ -409,7 +409,7 @@ class Auto(Solver):
             assert best is not None
             assert state.bound is not None
             attained = upper_bound(problem, best.coefficients(problem.shape[1]), best.b)
-            features, ceiling = in_play(state.bound.screening(problem), attained)
+            features, ceiling = in_play(problem, state.bound.screening(problem), attained)
             if not 0 < len(features) <= min(0.9 * before, _MOST_GRAM, problem.shape[0]):
                 return
             before = len(features)
@@ -420,32 +420,22 @@ class Auto(Solver):
             relaxation = GramRelaxation(problem, features, sigma, known)
             w = best.coefficients(problem.shape[1])
             solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
-            origin = state.bound if len(features) < problem.shape[1] else None
+            origin = state.bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._search(problem, state, problem.constraint.select(solved.p), solved.p, best.b)
             yield
 
 
 def ridge(X: Vector, y: Vector, s: Vector, lam: float) -> Vector | None:
-    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that fails."""
+    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that overflows."""
     n, d = X.shape
     root = np.sqrt(s)
     with np.errstate(all="ignore"):
-        try:
-            if n < d:
-                w = X.T @ (root * _solve(root[:, None] * (X @ X.T) * root, root * y, lam))
-            else:
-                w = _solve((X.T * s) @ X, X.T @ (s * y), lam)
-        except np.linalg.LinAlgError:
-            return None
+        K = root[:, None] * (X @ X.T) * root if n < d else (X.T * s) @ X
+        K[np.diag_indices(len(K))] += lam
+        system = Definite(K)
+        w = X.T @ (root * system.solve(root * y)) if n < d else system.solve(X.T @ (s * y))
     return w if np.all(np.isfinite(w)) else None
-
-
-def _solve(K: Vector, y: Vector, lam: float) -> Vector:
-    """Solve ``(K + lam I) x = y``; K is overwritten."""
-    K[np.diag_indices(len(K))] += lam
-    factor = scipy.linalg.cho_factor(K, overwrite_a=True, check_finite=False)
-    return np.asarray(scipy.linalg.cho_solve(factor, y, check_finite=False))
 
 
 def _curvature(problem: Problem) -> float:

@@ -19,13 +19,14 @@ from diht.constraint import Constraint
 from diht.design.gram import Gram
 from diht.design.threads import run_parts
 from diht.duality import Bound, Screening, dual_from_primal, lower_bound, primal, upper_bound
+from diht.exact import CLEAR
 from diht.losses import Squared
 from diht.problem import Problem
-from diht.shift import in_play, is_proved, outside_play, problem_gram, shifted_bound, smallest_eigenvalue
+from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
 from diht.solvers.base import Point, Solver, Start, never
 from diht.solvers.engines import NewtonEngine, newton_pays
-from diht.solvers.gram import GramRelaxation
+from diht.solvers.gram import GramRelaxation, Proved
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
@@ -55,6 +56,8 @@ class Leaf:
         What has been decided.
     bound : float
         No model of the node has an objective below it.
+    rounding : float
+        What was subtracted from it for rounding.
     proof : array
         The dual point of the bound: alpha, or p of a shift.
     w : array of shape (d,)
@@ -68,6 +71,7 @@ class Leaf:
     inside: Indices
     outside: Indices
     bound: float
+    rounding: float
     proof: Vector = field(repr=False)
     w: Vector = field(repr=False)
     feature: int = -1
@@ -122,18 +126,13 @@ class TreeBound(Bound):
         root = self.root.renewed(problem)
         if not _fits(problem, self) or not _covers(self.leaves, set(), set()):
             return root
-        ceiling = outside_play(root.screening(problem), self.features)
+        ceiling = outside_play(problem, root.screening(problem), self.features)
         sigma = self.sigma
         if sigma and not is_proved(problem_gram(problem, self.features), sigma):
             sigma = 0.0
         prove = _prover(problem, self.features, sigma, self.shifted)
-        leaves = tuple(replace(leaf, bound=max(root.value, prove(leaf))) for leaf in self.leaves)
-        value = min([ceiling, *(leaf.bound for leaf in leaves)])
-        if value <= root.value:
-            return root
-        return TreeBound(
-            value, root.alpha, root.rounding, root, self.features, ceiling, sigma, self.shifted, leaves
-        )  # fmt: skip
+        leaves = tuple(_renewed(leaf, prove(leaf), root) for leaf in self.leaves)
+        return _of_leaves(root, self.features, ceiling, sigma, self.shifted, leaves)
 
     def screening(self, problem: Problem) -> Screening:
         """Bound the models without, and with, each feature by the leaves that hold them."""
@@ -144,10 +143,26 @@ class TreeBound(Bound):
             lacking[problem.constraint.closure(leaf.inside)] = holding[problem.constraint.closure(leaf.outside)] = False
             np.minimum(without, leaf.bound, out=without, where=lacking)
             np.minimum(within, leaf.bound, out=within, where=holding)
-        elsewhere = np.ones(d, dtype=bool)
-        elsewhere[self.features] = False
-        within[elsewhere] = self.ceiling
+        within[others(problem, self.features)] = self.ceiling
         return Screening(without, within).merged(self.root.screening(problem)).above(self.value)
+
+
+def _renewed(leaf: Leaf, proved: Proved, root: Bound) -> Leaf:
+    """Return a leaf with a bound that was computed again, or that of the root if it is better."""
+    if proved.value < root.value:
+        proved = Proved(root.value, root.rounding)
+    return replace(leaf, bound=proved.value, rounding=proved.rounding)
+
+
+def _of_leaves(
+    root: Bound, features: Indices, ceiling: float, sigma: float, shifted: bool, leaves: tuple[Leaf, ...]
+) -> Bound:
+    """Return the bound that a tree's leaves prove together, or the root's if that is better."""
+    value = min([ceiling, *(leaf.bound for leaf in leaves)])
+    if value <= root.value:
+        return root
+    rounding = root.rounding + max(leaf.rounding for leaf in leaves)
+    return TreeBound(value, root.alpha, rounding, root, features, ceiling, sigma, shifted, leaves)
 
 
 def _fits(problem: Problem, tree: TreeBound) -> bool:
@@ -171,17 +186,24 @@ def _fits(problem: Problem, tree: TreeBound) -> bool:
     return all(fits(leaf) for leaf in tree.leaves)
 
 
-def _prover(problem: Problem, features: Indices, sigma: float, shifted: bool) -> Callable[[Leaf], float]:
-    """Return what computes the bound of a leaf from its proof."""
-    part = problem if shifted else problem.restricted(features)
+def _prover(problem: Problem, features: Indices, sigma: float, shifted: bool) -> Callable[[Leaf], Proved]:
+    """Return what computes the bound of a leaf from its proof, as it was computed when the leaf was solved."""
+    if shifted:
+        relaxation = GramRelaxation(problem, features, sigma, _node_gram(problem, features))
+        return lambda leaf: relaxation.node_bound(leaf.proof, problem.constraint.restricted(leaf.inside, leaf.outside))
+    part = problem.restricted(features)
 
-    def prove(leaf: Leaf) -> float:
+    def prove(leaf: Leaf) -> Proved:
         node = problem.constraint.restricted(leaf.inside, leaf.outside)
-        if shifted:
-            return shifted_bound(problem, leaf.proof, sigma, features, constraint=node).on_features
-        return lower_bound(part.replaced(constraint=node.within(features)), leaf.proof).value
+        bound = lower_bound(part.replaced(constraint=node.within(features)), leaf.proof)
+        return Proved(bound.value, bound.rounding)
 
     return prove
+
+
+def _node_gram(problem: Problem, features: Indices) -> Gram | None:
+    """Return the Gram matrix that nodes work on, where it is not too large."""
+    return problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
 
 
 def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool:
@@ -210,7 +232,9 @@ class Nodes(ABC):
     stop: Callable[[], bool] = staticmethod(never)
 
     @abstractmethod
-    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+    def solve(
+        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
+    ) -> tuple[Proved, Vector, Vector]:
         """Return a bound on a node, its proof and the relaxation's model, starting from those of its parent.
 
         The relaxation need not be solved further than to a bound of `objective`.
@@ -223,19 +247,15 @@ class GramNodes(Nodes):
     def __init__(self, problem: Problem, features: Indices, sigma: float, known: Gram | None) -> None:
         self.relaxation = GramRelaxation(problem, features, sigma, known, many=True)
 
-    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
-        """Minimise on the Gram matrix; without it in full, the bound is taken from the data."""
+    def solve(
+        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
+    ) -> tuple[Proved, Vector, Vector]:
+        """Minimise on the Gram matrix."""
         solved = self.relaxation.solve(constraint, w, tol=_ACCURACY, cutoff=objective)
-        bound = solved.safe
-        if not np.isfinite(bound):
-            bound = shifted_bound(
-                self.relaxation.problem,
-                solved.p,
-                self.relaxation.sigma,
-                self.relaxation.features,
-                constraint=constraint,
-            ).on_features
-        return bound, solved.p, solved.p
+        rounding = solved.bound - solved.safe
+        if solved.safe > 0.0 and rounding <= CLEAR * abs(solved.safe):
+            return Proved(solved.safe, rounding), solved.p, solved.p
+        return self.relaxation.node_bound(solved.p, constraint), solved.p, solved.p
 
 
 class NewtonNodes(Nodes):
@@ -247,38 +267,38 @@ class NewtonNodes(Nodes):
         alpha = start.dual(problem)
         self.engine = NewtonEngine(self.part, None, alpha, np.zeros(len(features)), 0.0, many=True)
 
-    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+    def solve(
+        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
+    ) -> tuple[Proved, Vector, Vector]:
         """Newton's method until the bound is good enough."""
         part = self.part.replaced(constraint=constraint.within(self.features))
         engine = self.engine
         m, inside, outside = part.constraint.free(len(self.features))
         rest = np.setdiff1d(np.arange(len(self.features)), np.union1d(inside, outside))
-        bound = lower_bound(part, proof).value
+        best = lower_bound(part, proof)
         if (
             m <= 0 or part.constraint.count(rest) <= m
         ):  # one support is left: its own refit and dual point say all there is to say
             x, b, u = refit(part, inside if m <= 0 else np.union1d(inside, rest), w[self.features])
-            proved = lower_bound(part, dual_from_primal(part, x, b, u))
-            if proved.value > bound:
-                bound, proof = proved.value, proved.alpha
+            best = max(best, lower_bound(part, dual_from_primal(part, x, b, u)), key=lambda bound: bound.value)
             w = np.zeros(self.d)
             w[self.features] = x
-            if primal(part, x, b, u) - bound <= _ACCURACY * abs(objective) or bound >= objective:
-                return bound, proof, w
-        engine.restart(part, w[self.features], proof)
+            if primal(part, x, b, u) - best.value <= _ACCURACY * abs(objective) or best.value >= objective:
+                return Proved(best.value, best.rounding), best.alpha, w
+        engine.restart(part, w[self.features], best.alpha)
         for _ in range(_MOST_STEPS):
             engine.improve()
             proved = lower_bound(part, engine.alpha)
-            if proved.value > bound:
-                bound, proof = proved.value, proved.alpha
-            open_gap = max(objective - bound, 0.0)
-            own = engine.value - bound
-            solved = bound >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
+            if proved.value > best.value:
+                best = replace(proved, alpha=proved.alpha.copy())
+            open_gap = max(objective - best.value, 0.0)
+            own = engine.value - best.value
+            solved = best.value >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
             if solved or engine.finished or self.stop():
                 break
         full = np.zeros(self.d)
         full[self.features] = engine.w
-        return bound, proof, full
+        return Proved(best.value, best.rounding), best.alpha, full
 
 
 class RelaxedNodes(Nodes):
@@ -288,7 +308,9 @@ class RelaxedNodes(Nodes):
         self.problem = problem
         self.outside = np.setdiff1d(np.arange(problem.shape[1]), features)
 
-    def solve(self, constraint: Constraint, w: Vector, proof: Vector, objective: float) -> tuple[float, Vector, Vector]:
+    def solve(
+        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
+    ) -> tuple[Proved, Vector, Vector]:
         """Solve the relaxation from the parent's dual point."""
         node = self.problem.replaced(constraint=constraint.restricted(np.empty(0, dtype=np.int64), self.outside))
         relaxed = Relaxed(accuracy=_ACCURACY)
@@ -299,7 +321,7 @@ class RelaxedNodes(Nodes):
             own = state.engine.value - bound
             if bound >= objective or state.settled or own <= _USEFUL * (objective - bound) or self.stop():
                 break
-        return bound, state.bound.alpha, relaxed.relaxed_model(node, state)
+        return Proved(bound, state.bound.rounding), state.bound.alpha, relaxed.relaxed_model(node, state)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -342,20 +364,7 @@ class _Tree:
     def bound(self) -> Bound:
         """The bound that all leaves prove."""
         leaves = (*self.open, *self.closed)
-        value = min([self.ceiling, *(leaf.bound for leaf in leaves)])
-        if value <= self.root.value:
-            return self.root
-        return TreeBound(
-            value,
-            self.root.alpha,
-            self.root.rounding,
-            self.root,
-            self.features,
-            self.ceiling,
-            self.sigma,
-            self.shifted,
-            leaves,
-        )
+        return _of_leaves(self.root, self.features, self.ceiling, self.sigma, self.shifted, leaves)
 
     def step(self) -> None:
         """Split the nodes with the least bounds, and solve their children."""
@@ -387,19 +396,19 @@ class _Tree:
     def solve(self, worker: Nodes, parent: Leaf, inside: Indices, outside: Indices) -> Leaf:
         """Solve a node; where its parent proves more of it, or there is no time left, it keeps the parent's proof."""
         constraint = self.problem.constraint.restricted(inside, outside)
-        bound, proof, w, exhausted = parent.bound, parent.proof, parent.w, False
+        proved, proof, w, exhausted = Proved(parent.bound, parent.rounding), parent.proof, parent.w, False
         if not self.stop():
             exhausted = parent.feature < 0
             solved, own, w = worker.solve(constraint, w, proof, self.objective * (1.0 + 1e-12))
-            if solved >= bound:
-                bound, proof = solved, own
-        return replace(self.leaf(inside, outside, bound, proof, w), exhausted=exhausted)
+            if solved.value >= proved.value:
+                proved, proof = solved, own
+        return replace(self.leaf(inside, outside, proved, proof, w), exhausted=exhausted)
 
-    def leaf(self, inside: Indices, outside: Indices, bound: float, proof: Vector, w: Vector) -> Leaf:
+    def leaf(self, inside: Indices, outside: Indices, proved: Proved, proof: Vector, w: Vector) -> Leaf:
         """A leaf with what to split it on."""
         constraint = self.problem.constraint.restricted(inside, outside)
         free = np.setdiff1d(self.features, constraint.closure(np.union1d(inside, outside)))
-        return Leaf(inside, outside, bound, proof, w, _undecided(constraint, w, free))
+        return Leaf(inside, outside, *proved, proof, w, _undecided(constraint, w, free))
 
     def add(self, leaf: Leaf) -> None:
         """Take a new leaf, and the model that its relaxation rounds to."""
@@ -510,13 +519,11 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
     assert best is not None
     assert root is not None
     w = best.coefficients(problem.shape[1])
-    features, ceiling = in_play(root.screening(problem), upper_bound(problem, w, best.b))
-    if len(features) == problem.shape[1]:
-        ceiling = np.inf
+    features, ceiling = in_play(problem, root.screening(problem), upper_bound(problem, w, best.b))
     sigma, workers, proof = _workers(problem, features, root)
     nothing = np.empty(0, dtype=np.int64)
     tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, auto.stop)
-    first = Leaf(nothing, nothing, root.value, proof, w, feature=0)
+    first = Leaf(nothing, nothing, root.value, root.rounding, proof, w, feature=0)
     tree.add(tree.solve(workers[0], first, nothing, nothing))
     return tree
 
@@ -531,7 +538,7 @@ def _restored(problem: Problem, start: Start, known: TreeBound) -> _State:
         problem, known.root, known.features, known.ceiling, known.sigma, workers, auto.pool, auto.stop
     )  # fmt: skip
     for leaf in known.leaves:
-        tree.keep(tree.leaf(leaf.inside, leaf.outside, leaf.bound, leaf.proof, leaf.w))
+        tree.keep(tree.leaf(leaf.inside, leaf.outside, Proved(leaf.bound, leaf.rounding), leaf.proof, leaf.w))
     return _State(auto, tree)
 
 
@@ -542,7 +549,7 @@ def _workers(
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
     if isinstance(problem.loss, Squared) and problem.constraint.is_plain:
-        known = problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
+        known = _node_gram(problem, features)
         if sigma is None:
             sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)
         gram_nodes: list[Nodes] = [GramNodes(problem, features, sigma, known) for _ in range(n)]

@@ -18,10 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from diht.design import DenseDesign, Design
+from diht.design.definite import Definite
 from diht.problem import Problem
 
 __all__ = ["Hessian", "Quadratic"]
@@ -126,7 +126,7 @@ class Quadratic:
     ) -> Quadratic:
         """Factorise H on the support."""
         rows = hessian.rows(support)
-        M = _inverse(rows[:, support])
+        M = Definite(rows[:, support]).inverse()
         B = M @ rows
         B[:, support] = np.eye(len(support))
         h, r = hessian.diagonal - np.einsum("ij,ij->j", rows, B), r.copy()
@@ -218,15 +218,6 @@ class Quadratic:
         support = self.support.copy()
         support[row] = j
         return support, w, M
-
-
-def _inverse(H: Matrix) -> Matrix:
-    """Invert a positive definite matrix."""
-    try:
-        factor = scipy.linalg.cho_factor(H, check_finite=False)
-    except scipy.linalg.LinAlgError:  # definite, but not to rounding
-        return np.asarray(np.linalg.pinv(H, hermitian=True))
-    return np.asarray(scipy.linalg.cho_solve(factor, np.eye(len(H)), check_finite=False))
 
 
 def _without(M: Matrix, w: Vector, row: int) -> tuple[Matrix, Vector]:

@@ -12,6 +12,7 @@ are none the solution on W is the one on all. Each round costs two products with
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +20,13 @@ from diht.constraint import Constraint
 from diht.design.gram import Gram
 from diht.design.quadratic import Minimiser, States, evaluate, places
 from diht.duality import Bound, Indices, Vector, lower_bound
+from diht.exact import CLEAR
 from diht.losses import Squared
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.shift import problem_gram, shifted_bound
 
-__all__ = ["GramRelaxation", "Relaxation"]
+__all__ = ["GramRelaxation", "Proved", "Relaxation"]
 
 _FULL = 500  # features up to which the whole Gram matrix is formed at once
 _FIRST = 100  # size of the first working set, at least
@@ -62,6 +64,13 @@ class Relaxation:
     safe: float
     theta: float
     z: Vector
+
+
+class Proved(NamedTuple):
+    """A lower bound, and what was subtracted from it for rounding."""
+
+    value: float
+    rounding: float
 
 
 class GramRelaxation:
@@ -154,19 +163,27 @@ class GramRelaxation:
             p = solved.p
         return solved
 
-    def bound(self, p: Vector, constraint: Constraint | None = None, lam: float | None = None) -> float:
+    def bound(self, p: Vector, constraint: Constraint | None = None, lam: float | None = None) -> Proved:
         """B(p) from the Gram matrix alone, less all that it can be off by; the working set must be full."""
         if not self.is_full:
-            return -np.inf
+            return Proved(-np.inf, 0.0)
         constraint = self.problem.constraint if constraint is None else constraint
         m, state = self._state(constraint)
         on = self.gram.features
         k = constraint.size
-        safe = evaluate(
+        value, safe = evaluate(
             self.gram.matrix, self.gram.size, self.gram.error, self._norm(k), state[on], m, k,
             self.problem.lam if lam is None else lam, self.sigma, p[on],
         )  # fmt: skip
-        return max(0.0, safe) if np.isfinite(safe) else 0.0
+        return Proved(safe, value - safe) if safe > 0.0 else Proved(0.0, 0.0)
+
+    def node_bound(self, p: Vector, constraint: Constraint) -> Proved:
+        """The safe bound at p on a node: from the Gram matrix, or from the data where that is missing or too coarse."""
+        proved = self.bound(p, constraint)
+        if proved.rounding <= CLEAR * abs(proved.value) and proved.value > 0.0:
+            return proved
+        fine = shifted_bound(self.problem, p, self.sigma, self.features, constraint=constraint)
+        return Proved(fine.on_features, fine.rounding) if fine.on_features > proved.value else proved
 
     def certified(
         self, p: Vector, constraint: Constraint | None = None, ceiling: float = np.inf, origin: Bound | None = None

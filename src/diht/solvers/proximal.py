@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.constraint import Constraint
+from diht.design.definite import Definite
 from diht.structure import Structured
 
 __all__ = ["minimise_quadratic"]
@@ -97,7 +98,7 @@ class _Quadratic:
             system = self.H[np.ix_(used, used)]
             system[np.diag_indices(len(used))] += self.lam / z[used]
             x = np.zeros_like(p)
-            x[used] = np.linalg.solve(system, self.pull[used])
+            x[used] = Definite(system).solve(self.pull[used])
             if isinstance(self.constraint, Structured):
                 x = self.constraint.clipped(x)
             new = self.value(x)

@@ -22,9 +22,9 @@ from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotrs
 
 from diht.design import CoordinateAscent, Design
+from diht.design.definite import Definite
 from diht.duality import dual_from_primal, primal
 from diht.intercept import balanced, best_intercept
 from diht.losses import Logistic, Loss, Poisson, QuadraticConjugate, Squared
@@ -361,11 +361,8 @@ def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vecto
     """Factorise the Hessian with its ridge."""
     hessian = form(curvature)
     hessian[np.diag_indices(len(hessian))] += problem.lam
-    scale = 1.0 / np.sqrt(np.diag(hessian))
-    factor, failed = dpotrf(hessian * np.outer(scale, scale), lower=1)
-    if failed:  # definite, but not to rounding: a diagonal step instead
-        return lambda gradient: -gradient * scale**2
-    return lambda gradient: np.asarray(-scale * dpotrs(factor, scale * gradient, lower=1)[0])
+    factorised = Definite(hessian)
+    return lambda gradient: -factorised.solve(gradient)
 
 
 def _conjugate_gradients(problem: Problem, design: Design, curvature: Vector, gradient: Vector) -> Vector:

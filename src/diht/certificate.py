@@ -1,0 +1,128 @@
+"""The model that is handed out, and its certificate: everything computed afresh from the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.duality import Bound, lower_bound, margin, primal, saddle_point, screen, upper_bound
+from diht.exact import CLEAR
+from diht.problem import Problem
+from diht.result import Certificate, relative
+
+__all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class HandedOut:
+    """A model as the user gets it, with its certificate.
+
+    Attributes
+    ----------
+    w : array
+        Coefficients of the problem's columns.
+    coef : array
+        Coefficients of the columns of X, in X's dtype or in float64.
+    intercept : float
+        In the user's coordinates, a number of the same dtype.
+    certificate : Certificate
+        Its figures.
+    """
+
+    w: NDArray[Any]
+    coef: NDArray[Any]
+    intercept: float
+    certificate: Certificate
+
+
+def handed_out(problem: Problem, w: Vector, b: float, bound: Bound | None, tol: float) -> HandedOut:
+    """Round a model, given in the problem's coordinates, to X's dtype where that costs nothing that counts, and certify it."""
+    proved = None if bound is None else bound.value
+
+    def objective(coef: NDArray[Any], intercept: Any) -> float:
+        return _Predicted.of(problem, coef, float(intercept)).objective
+
+    w = w + 0.0  # no minus zeros
+    coef, intercept = in_dtype(
+        problem.dtype, problem.coefficients_of(w), problem.intercept_of(w, b), objective, proved, tol
+    )
+    certificate = certificate_of(problem, coef, float(intercept), bound)
+    kept = coef if problem.scale is None else problem.scaled_coefficients(coef)
+    return HandedOut(kept, coef, float(intercept), certificate)
+
+
+def in_dtype(
+    dtype: np.dtype[Any],
+    coef: NDArray[Any],
+    intercept: Any,
+    objective: Callable[[NDArray[Any], Any], float],
+    bound: float | None,
+    tol: float,
+) -> tuple[NDArray[Any], Any]:
+    """Return a model in X's dtype, unless that costs more than `tol` of its objective or opens a gap that is closed."""
+    if dtype == np.float64:
+        return coef, intercept
+    with np.errstate(over="ignore", under="ignore"):
+        rounded, offset = coef.astype(dtype), np.asarray(intercept).astype(dtype)
+    if not (np.all(np.isfinite(rounded)) and np.all(np.isfinite(offset))):
+        return coef, intercept
+    fine, rough = objective(coef, intercept), objective(rounded, offset)
+    opens = bound is not None and relative(fine - bound, fine) <= tol < relative(rough - bound, rough)
+    return (coef, intercept) if opens or not rough - fine <= tol * abs(fine) else (rounded, offset)
+
+
+@dataclass(frozen=True, eq=False)
+class _Predicted:
+    """A model's predictions, its objective and an upper bound on that."""
+
+    u: Vector
+    objective: float
+    attained: float
+
+    @classmethod
+    def of(cls, problem: Problem, coef: NDArray[Any], intercept: float, u: Vector | None = None) -> _Predicted:
+        """Take the predictions as float64 computes them (`u`, where they are known), more precise ones where rounding counts."""
+        w = problem.scaled_coefficients(coef)
+        b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
+        u = problem.design.matvec(w, support=np.flatnonzero(w)) + b if u is None else u + b
+        rough = cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u))
+        if rough.attained - rough.objective <= CLEAR * abs(rough.objective):
+            return rough
+        u, error = problem.design.predictions(np.asarray(coef, dtype=np.float64), intercept, -problem.level)
+        return cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u, error))
+
+
+def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:
+    """Everything about a model and the dual point of a bound; and what else the bound proves.
+
+    `coef` and `intercept` are in the user's coordinates, as they are handed out.
+    """
+    w = problem.scaled_coefficients(coef)
+    alpha = np.zeros_like(problem.y) if known is None else known.alpha
+    product, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
+    bound: Bound = lower_bound(problem, alpha, g)
+    if bound.alpha is not alpha:
+        g = np.zeros_like(g)
+    predicted = _Predicted.of(problem, coef, intercept, product)
+    point = saddle_point(problem, w, bound.alpha, 0.0, predicted.u, g)
+    screening = screen(problem, bound, g)
+    trivial = lower_bound(problem, np.zeros_like(alpha), np.zeros_like(g)).value
+    if known is not None and type(known) is not Bound and known.value >= bound.value:
+        bound, screening = known, screening.merged(known.screening(problem)).above(known.value)
+    return Certificate(
+        objective=predicted.objective,
+        lower_bound=max(bound.claimed, trivial),
+        bound=bound,
+        fenchel=point.fenchel,
+        ridge=point.ridge,
+        margin=margin(problem, w, g=g),
+        support=np.flatnonzero(w),
+        attained=max(predicted.objective, predicted.attained),
+        screening=screening.completed(problem.constraint.size) if problem.constraint.is_plain else screening,
+    )

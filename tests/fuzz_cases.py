@@ -1,0 +1,400 @@
+"""Problems for the fuzzer: each follows from one integer, half of them ordinary, the others hostile in one way or in several.
+
+A case is data and what is asked about it, and nothing of the package: the oracle reads the same numbers as the methods under test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+REGRESSION = ("squared", "huber", "poisson")
+CLASSIFICATION = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
+LOSSES = (*REGRESSION, *CLASSIFICATION, "multinomial")
+METHODS = ("diht", "sdiht", "iht", "htp", "svrght", "relaxed")
+STORAGE: dict[str, Callable[[np.ndarray], Any]] = {
+    "C": np.ascontiguousarray,
+    "F": np.asfortranarray,
+    "CSR": sp.csr_array,
+    "CSC": sp.csc_array,
+}
+LARGEST = 9e74  # of what a problem may hold; float32 ends sooner
+INGREDIENTS = (
+    "columns",
+    "whole",
+    "means",
+    "target",
+    "weights",
+    "separable",
+    "dependent",
+    "tiny",
+    "lam",
+    "float32",
+    "offset",
+    "ties",
+    "empty",
+    "tol",
+)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One question: `solve` or `certify` of a problem, a fit of an estimator, or a path."""
+
+    kind: str
+    solver: str = "auto"  # a name, or "Auto()", "SDIHT()", "SVRGHT()" for an object
+    tol: float = 1e-4
+    max_iter: int | None = None
+    exact: bool = False
+    given: str = "model"  # to certify: a model, a huge one, a support, or a dual point besides
+    time_limit: float | None = None
+
+    def __str__(self) -> str:
+        asked = {"tol": self.tol, "max_iter": self.max_iter, "exact": self.exact}
+        if self.kind == "certify":
+            asked["given"] = self.given
+        return f"{self.kind} {self.solver} ({', '.join(f'{name}={value}' for name, value in asked.items() if value)})"
+
+    @property
+    def seeks_the_optimum(self) -> bool:
+        """Whether the answer is meant to be the best model of all."""
+        return (
+            self.kind in ("solve", "fit", "path")
+            and self.max_iter is None
+            and self.solver in ("auto", "Auto()", "branch")
+        )
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the search goes on until the gap is closed."""
+        return self.seeks_the_optimum and (self.solver == "branch" or self.exact)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem as a user states it, and the calls to make."""
+
+    seed: int
+    loss: str
+    parameter: float | None  # of the Huber loss and the smoothed hinge
+    X: NDArray[Any]
+    y: NDArray[Any]
+    k: int
+    lam: float
+    weights: Vector | None
+    offset: Vector | None
+    fit_intercept: bool
+    standardize: bool
+    storage: str
+    keep: tuple[int, ...] | None
+    groups: tuple[int, ...] | None
+    sign: tuple[int, ...] | None
+    ingredients: tuple[str, ...]
+    calls: tuple[Call, ...]
+    scale: Vector | None = field(repr=False, default=None)  # deviations of the columns, with standardize
+
+    @property
+    def n_features(self) -> int:
+        return self.X.shape[1]
+
+    @property
+    def stored(self) -> Any:
+        """X as it is handed over."""
+        return STORAGE[self.storage](self.X)
+
+    def __str__(self) -> str:
+        n, d = self.X.shape
+        constraint = "".join(
+            f", {name}={value}"
+            for name, value in (("keep", self.keep), ("groups", self.groups), ("sign", self.sign))
+            if value is not None
+        )
+        extras = "".join(
+            f", {name}"
+            for name, there in (
+                ("intercept", self.fit_intercept),
+                ("standardized", self.standardize),
+                ("weights", self.weights is not None),
+                ("offset", self.offset is not None),
+            )
+            if there
+        )
+        loss = self.loss if self.parameter is None else f"{self.loss}({self.parameter:.3g})"
+        hostile = " [" + " ".join(self.ingredients) + "]" if self.ingredients else ""
+        return f"{loss} {n} x {d}, k={self.k}{constraint}, lam={self.lam:.3g}{extras}, {self.storage} {self.X.dtype}{hostile}"
+
+
+def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> Case:
+    """The case of a seed; a loss, and one kind of constraint ("plain", "keep", "groups", "sign"), may be prescribed."""
+    rng = np.random.default_rng([seed, 14])
+    drawn = LOSSES[rng.choice(len(LOSSES), p=[0.15, *[0.13] * 6, 0.07])]
+    loss = drawn if loss is None else loss
+    several = loss == "multinomial"
+    ingredients = _ingredients(rng, loss)
+    d = int(rng.choice(10, p=_SIZES)) + 1
+    keep, groups, sign = (None, None, None) if several else _structure(rng, d, constraint)
+    if several or sign is not None or loss == "hinge":
+        d = min(d, 6 - several)
+        keep, groups, sign = (None if a is None else a[:d] for a in (keep, groups, sign))
+    keep = _kept(keep, groups)
+    n = int(np.ceil(3 + 37 * rng.random() ** 2.5))
+    if "tiny" in ingredients:
+        n = int(rng.integers(1, 4))
+    n = max(n, {"multinomial": 3, **dict.fromkeys(CLASSIFICATION, 2)}.get(loss, 1))
+    X = _matrix(rng, n, d, ingredients)
+    planted = np.where(rng.random(d) < 0.6, rng.standard_normal(d), 0.0)
+    signal = X @ planted + rng.standard_normal()
+    X = _scaled(rng, X, ingredients)
+    y = _targets(rng, loss, signal, ingredients)
+    weights = (
+        _weights(rng, loss, y, "weights" in ingredients) if rng.random() < 0.25 or "weights" in ingredients else None
+    )
+    standardize = bool(rng.random() < 0.25)
+    scale = deviations(X, weights) if standardize else None
+    if scale is not None and _is_ambiguous(X, weights):
+        standardize, scale = False, None
+    k = int(rng.integers(1, _choices(d, keep, groups) + 1))
+    return Case(
+        seed=seed,
+        loss=loss,
+        parameter=float(10.0 ** rng.uniform(-1.5, 0.5)) if loss in ("huber", "smoothed_hinge") else None,
+        X=X,
+        y=y,
+        k=k,
+        lam=float(10.0 ** (rng.uniform(-10.0, 3.0) if "lam" in ingredients else rng.uniform(-4.0, 1.0))),
+        weights=weights,
+        offset=_offset(rng, loss, n, y) if "offset" in ingredients and loss in REGRESSION else None,
+        fit_intercept=bool(rng.random() < 0.6),
+        standardize=standardize,
+        storage=str(rng.choice(list(STORAGE))),
+        keep=keep,
+        groups=groups,
+        sign=sign,
+        ingredients=ingredients,
+        calls=_calls(rng, several, "tol" in ingredients),
+        scale=scale,
+    )
+
+
+def draw_large(seed: int) -> Case:
+    """An ordinary case of thirty features and more: beyond brute force, within branch and bound."""
+    rng = np.random.default_rng([seed, 1])
+    case = draw(seed, LOSSES[rng.integers(len(LOSSES) - 1)])
+    n, d, k = int(rng.integers(40, 201)), int(rng.integers(30, 41)), int(rng.integers(3, 7))
+    X = _matrix(rng, n, d, ())
+    planted = np.where(rng.random(d) < 2.0 * k / d, rng.standard_normal(d), 0.0)
+    return replace(
+        case,
+        X=X,
+        y=_targets(rng, case.loss, X @ planted, ()),
+        k=k,
+        lam=float(10.0 ** rng.uniform(-6.0, 2.0)),
+        weights=rng.uniform(0.1, 2.0, n) if rng.random() < 0.4 else None,
+        offset=None,
+        standardize=False,
+        scale=None,
+        keep=None,
+        groups=None,
+        sign=None,
+        ingredients=(),
+        calls=(Call("solve"), Call("solve", "branch", time_limit=60.0)),
+    )
+
+
+_SIZES = np.array([4, 8, 12, 14, 10, 8, 5, 3, 2, 1]) / 67.0  # shares of 1, 2, ... features
+
+
+def _ingredients(rng: np.random.Generator, loss: str) -> tuple[str, ...]:
+    """None half of the time, then one to five."""
+    if rng.random() < 0.5:
+        return ()
+    count = int(rng.choice([1, 2, 3, 5], p=[0.4, 0.25, 0.2, 0.15]))
+    chosen = rng.choice(len(INGREDIENTS), count, replace=False)
+    only = {"separable": loss not in REGRESSION, "target": loss in REGRESSION, "offset": loss in REGRESSION}
+    return tuple(INGREDIENTS[i] for i in sorted(chosen) if only.get(INGREDIENTS[i], True))
+
+
+def _structure(rng: np.random.Generator, d: int, constraint: str | None) -> tuple[Any, Any, Any]:
+    """A mask of features to keep, labels of groups, and signs; each seldom, and sometimes together."""
+    wanted = [name for name in ("keep", "groups", "sign") if rng.random() < 0.16]
+    if constraint is not None:
+        wanted = [constraint]
+    keep = tuple(rng.random(d) < 0.3) if "keep" in wanted else None
+    groups = tuple(int(g) for g in rng.integers(0, max(1, d // 2 + 1), d)) if "groups" in wanted else None
+    sign = tuple(int(g) for g in rng.choice([-1, 0, 1, 1], d)) if "sign" in wanted else None
+    return keep, groups, sign
+
+
+def _kept(mask: Any, groups: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """Features to keep, where there are any, and something to choose besides."""
+    if mask is None or not any(mask):
+        return None
+    keep = tuple(int(j) for j in np.flatnonzero(mask))
+    labels = tuple(range(len(mask))) if groups is None else groups
+    return keep if {labels[j] for j in keep} < set(labels) else None
+
+
+def _choices(d: int, keep: tuple[int, ...] | None, groups: tuple[int, ...] | None) -> int:
+    """How many features, or groups, there are besides those to keep."""
+    labels = tuple(range(d)) if groups is None else groups
+    return len(set(labels) - {labels[j] for j in keep or ()})
+
+
+def _matrix(rng: np.random.Generator, n: int, d: int, ingredients: tuple[str, ...]) -> Vector:
+    X = rng.standard_normal((n, d))
+    kind = rng.integers(4)
+    if kind == 1:
+        rho = rng.uniform(0.3, 0.99)
+        for j in range(1, d):
+            X[:, j] = rho * X[:, j - 1] + np.sqrt(1.0 - rho**2) * X[:, j]
+    elif kind == 2:
+        X[rng.random((n, d)) < rng.uniform(0.2, 0.8)] = 0.0
+    elif kind == 3:
+        X += rng.standard_normal(d) * rng.choice([1.0, 10.0])
+    if "ties" in ingredients:
+        X = np.round(2.0 * X) / 2.0
+    if "empty" in ingredients:
+        X[rng.random(n) < 0.3] = 0.0
+        X[:, rng.integers(d)] = rng.choice([0.0, 1.0, 0.1, -3.0])
+    if "dependent" in ingredients:
+        i, j, m = rng.choice(d, 3, replace=d < 3)
+        X[:, i] = rng.choice([1.0, -1.0, 2.0, 1e3]) * X[:, j]
+        if rng.random() < 0.5:
+            X[:, m] = X[:, j] + 10.0 ** rng.uniform(-12.0, -2.0) * rng.standard_normal(n)
+        elif rng.random() < 0.5:
+            X[:, m] = X.sum(axis=1)
+    return X
+
+
+def _scaled(rng: np.random.Generator, X: Vector, ingredients: tuple[str, ...]) -> NDArray[Any]:
+    """In other units, far from zero, and of the dtype that it is stored with."""
+    d = X.shape[1]
+    if "means" in ingredients:
+        chosen = rng.random(d) < 0.7
+        X = X + np.where(chosen, rng.choice([-1.0, 1.0], d) * 10.0 ** rng.uniform(6.0, 8.0, d), 0.0)
+    if "columns" in ingredients:
+        X = X * 10.0 ** rng.uniform(-12.0, 12.0, d)
+    if "whole" in ingredients:
+        low, high = [(-160.0, 74.0), (-20.0, 20.0)][rng.integers(2)]
+        if "float32" in ingredients:
+            low, high = max(low, -42.0), min(high, 37.0)
+        X = X * 10.0 ** rng.uniform(low, high)
+    limit = 1e37 if "float32" in ingredients else LARGEST
+    X = np.clip(X, -limit, limit)
+    return X.astype(np.float32) if "float32" in ingredients else X
+
+
+def _targets(rng: np.random.Generator, loss: str, signal: Vector, ingredients: tuple[str, ...]) -> NDArray[Any]:
+    n = len(signal)
+    spread = float(signal.std()) or 1.0
+    y = signal + spread * rng.choice([0.0, 0.1, 0.5, 2.0]) * rng.standard_normal(n)
+    if "separable" in ingredients:
+        y = signal
+    if loss == "poisson":
+        level = 10.0 ** (rng.uniform(-2.0, 8.0) if "target" in ingredients else rng.uniform(-1.0, 1.0))
+        mean = level * np.exp(np.clip((y - y.mean()) / spread, -4.0, 4.0))
+        return rng.poisson(mean).astype(np.float64) if rng.random() < 0.8 else mean
+    if loss in REGRESSION:
+        if "target" in ingredients:
+            y = y * 10.0 ** rng.choice([rng.uniform(-8.0, 8.0), rng.uniform(-100.0, 70.0)], p=[0.7, 0.3])
+            y = y + float(np.abs(y).max()) * rng.choice([0.0, 1.0]) * 10.0 ** rng.uniform(3.0, 8.0)
+        return np.clip(y, -LARGEST, LARGEST)
+    if loss == "multinomial":
+        codes = np.digitize(y, np.quantile(y, [0.33, 0.67])) if n > 3 else np.arange(n)
+        codes[:3] = rng.permutation(3)
+        return codes
+    labels = np.where(y > np.quantile(y, rng.choice([0.2, 0.5, 0.5])), 1.0, -1.0)
+    if len(np.unique(labels)) < 2:
+        labels[0] = -labels[0]
+    return labels
+
+
+def _weights(rng: np.random.Generator, loss: str, y: NDArray[Any], hostile: bool) -> Vector:
+    """Positive, or with zeros and of very different sizes; one sample of each class stays positive."""
+    n = len(y)
+    weights = rng.uniform(0.1, 2.0, n)
+    if hostile:
+        weights *= 10.0 ** rng.choice(
+            [0.0, rng.uniform(-12.0, 12.0), rng.uniform(-145.0, 145.0)], n, p=[0.6, 0.25, 0.15]
+        )
+        weights[rng.random(n) < 0.2] = 0.0
+        for first in np.unique(y, return_index=True)[1] if loss not in REGRESSION else [0]:
+            weights[first] = weights[first] or 1.0
+    return weights
+
+
+def _offset(rng: np.random.Generator, loss: str, n: int, y: Vector) -> Vector:
+    if loss == "poisson":
+        return rng.uniform(-5.0, 5.0, n)
+    return rng.standard_normal(n) * (float(np.abs(y).max()) or 1.0) * 10.0 ** rng.choice([-1.0, 0.0, 3.0])
+
+
+def _calls(rng: np.random.Generator, several: bool, hostile: bool) -> tuple[Call, ...]:
+    """One question mostly, sometimes two."""
+    first = _call(rng, several, hostile)
+    return (first,) if rng.random() < 0.8 else (first, _call(rng, several, hostile))
+
+
+def _call(rng: np.random.Generator, several: bool, hostile: bool) -> Call:
+    tol = float(rng.choice([1e-2, 1e-6, 1e-9])) if hostile else 1e-4
+    kind = str(
+        rng.choice(["solve", "branch", "fit", "method", "certify", "path"], p=[0.3, 0.15, 0.25, 0.15, 0.1, 0.05])
+    )
+    if several:
+        return Call("path" if kind == "path" else "fit", tol=tol)
+    if kind == "branch":
+        return Call("solve", "branch", tol)
+    if kind == "fit":
+        return Call("fit", str(rng.choice(["auto", "auto", "Auto()", "branch"])), tol, exact=bool(rng.random() < 0.3))
+    if kind == "method":
+        name = str(rng.choice([*METHODS, "SDIHT()", "SVRGHT()"]))
+        where = str(rng.choice(["solve", "fit"]))
+        return Call(where, name, tol, [None, 1, 30, 30, 30][rng.integers(5)])
+    if kind == "certify":
+        return Call(
+            "certify",
+            tol=tol,
+            exact=bool(rng.random() < 0.3),
+            given=str(rng.choice(["model", "support", "dual", "huge"])),
+        )
+    return Call(kind, tol=tol)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Standard deviations
+
+
+def deviations(X: NDArray[Any], weights: Vector | None) -> Vector:
+    """Weighted standard deviations of the columns, 1 for constant ones."""
+    deviation, _ = _moments(X, weights)
+    return np.where(deviation > 0.0, deviation, 1.0)
+
+
+def _is_ambiguous(X: NDArray[Any], weights: Vector | None) -> bool:
+    """Whether a column is so nearly constant that rounding decides whether it is, or has a variance that is no number."""
+    deviation, mean = _moments(X, weights)
+    rounding = len(X) * np.finfo(np.float64).eps * np.abs(mean)
+    return bool(np.any((deviation > 0.0) & ((deviation < 1e3 * rounding) | (deviation < 1e-150))))
+
+
+def _moments(X: NDArray[Any], weights: Vector | None) -> tuple[Vector, Vector]:
+    """Deviations and means of the columns, with sixty digits."""
+    with localcontext(prec=60):
+        s = [Decimal(1)] * len(X) if weights is None else [Decimal(float(w)) for w in weights]
+        total = sum(s)
+        moments = []
+        for column in np.asarray(X, dtype=np.float64).T:
+            values = [Decimal(x) for x in column.tolist()]
+            mean = sum(w * x for w, x in zip(s, values, strict=True)) / total
+            variance = sum(w * (x - mean) ** 2 for w, x in zip(s, values, strict=True)) / total
+            moments.append((float(variance.sqrt()), float(mean)))
+    deviation, mean = np.array(moments).T
+    return deviation, mean

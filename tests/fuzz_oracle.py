@@ -1,0 +1,502 @@
+"""What is true of a small problem, computed without any code of the package.
+
+The best model on every support that the constraint allows is computed by Newton's method, for all supports at once. Each of them is
+a witness: its objective, known to sixty digits, is an upper bound on the optimum, whatever the quality of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
+from functools import cached_property
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fuzz_cases import Case
+
+Vector = NDArray[np.float64]
+Matrix = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, DivisionByZero])
+TELLS = 1e-9  # relative difference from which float64 tells two objectives apart
+_STEPS, _HALVINGS = 60, 40
+_DAMPING = 1e-13  # of the diagonal of a Hessian: what makes it invertible where columns depend on each other
+_SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # gamma of the smoothed hinges that lead to the hinge
+_NIL, _TINY = Decimal("1e-30"), Decimal("1e-290")
+_BRANCH = Decimal("1e-25")  # argument below which log(1 + x) is x - x^2/2
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Losses, and their exact values
+
+
+def losses(name: str, parameter: float | None, u: Matrix, y: Vector) -> tuple[Matrix, Matrix, Matrix, Any]:
+    """Values, first and second derivatives in u, and a bound on the second ones, where there is one."""
+    if name == "squared":
+        r = u - y
+        return r * r, 2.0 * r, np.full_like(r, 2.0), 2.0
+    if name == "huber":
+        r, size = u - y, np.abs(u - y)
+        inside = size <= parameter
+        value = np.where(inside, 0.5 * r * r, parameter * size - 0.5 * parameter**2)
+        return value, np.clip(r, -parameter, parameter), inside.astype(np.float64), 1.0
+    if name == "poisson":
+        mean = np.exp(u)
+        return mean - y * u - y + np.where(y > 0, y * np.log(np.where(y > 0, y, 1.0)), 0.0), mean - y, mean, mean
+    if name == "logistic":
+        t = y * u
+        p = np.where(t > 0, np.exp(-np.abs(t)), 1.0) / (1.0 + np.exp(-np.abs(t)))
+        return np.logaddexp(0.0, -t), -y * p, p * (1.0 - p), 0.25
+    m = np.maximum(1.0 - y * u, 0.0)
+    if name == "hinge":
+        return m, -y * (m > 0), np.zeros_like(m), 1.0
+    if name == "squared_hinge":
+        return m * m, -2.0 * y * m, 2.0 * (m > 0), 2.0
+    inside = m <= parameter
+    value = np.where(inside, m * m / (2.0 * parameter), m - 0.5 * parameter)
+    return value, -y * np.minimum(m / parameter, 1.0), (inside & (m > 0)) / parameter, 1.0 / parameter
+
+
+def exact_loss(name: str, parameter: float | None, u: Decimal, y: Decimal) -> Decimal:
+    """l(u, y) of one sample."""
+    zero = Decimal(0)
+    if name == "squared":
+        return (y - u) ** 2
+    if name == "huber":
+        r, delta = abs(y - u), Decimal(parameter)
+        return r * r / 2 if r <= delta else delta * r - delta * delta / 2
+    if name == "poisson":
+        return u.exp() - y * u - y + (y * y.ln() if y > 0 else zero)
+    if name == "logistic":
+        t = y * u
+        return _log1p((-abs(t)).exp()) + max(-t, zero)
+    m = max(1 - y * u, zero)
+    if name == "hinge":
+        return m
+    if name == "squared_hinge":
+        return m * m
+    gamma = Decimal(parameter)
+    return m * m / (2 * gamma) if m <= gamma else m - gamma / 2
+
+
+def _log1p(x: Decimal) -> Decimal:
+    return x - x * x / 2 + x * x * x / 3 if x < _BRANCH else (1 + x).ln()
+
+
+def exact_multinomial(scores: list[Decimal], code: int) -> Decimal:
+    """Log of the sum of exponentials, less the score of the class."""
+    top = max(scores)
+    if sum(score == top for score in scores) == 1 and scores[code] == top:
+        return _log1p(sum((score - top).exp() for i, score in enumerate(scores) if i != code))
+    return top + sum((score - top).exp() for score in scores).ln() - scores[code]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Models
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Coefficients of the columns of X less `reference`, and what is added to them; `w` has a row for each class of several.
+
+    Any real numbers are a model: a reference other than zero says with float64 what an intercept in float64 could not.
+    """
+
+    w: Matrix
+    b: Vector
+    reference: Vector
+    objective: float = np.nan  # as float64 computes it
+
+
+@dataclass(eq=False)
+class Oracle:
+    """The problem of a case with a number k of features: objectives, and the best model on every support."""
+
+    case: Case
+    k: int = 0
+
+    def __post_init__(self) -> None:
+        self.k = self.k or self.case.k
+
+    # Objectives
+
+    @cached_property
+    def _exact(self) -> tuple[list[Decimal], list[list[Decimal]], list[Any], list[Decimal], list[Decimal]]:
+        """Weights that sum to one, rows of X, targets, offsets and scales."""
+        case = self.case
+        n, d = case.X.shape
+        with localcontext(DIGITS):
+            raw = [Decimal(1)] * n if case.weights is None else [Decimal(x) for x in case.weights.tolist()]
+            total = sum(raw)
+            rows = [[Decimal(x) for x in row] for row in case.X.astype(np.float64).tolist()]
+            y = case.y.tolist() if case.loss == "multinomial" else [Decimal(x) for x in case.y.tolist()]
+            offset = [Decimal(0)] * n if case.offset is None else [Decimal(x) for x in case.offset.tolist()]
+            scale = [Decimal(1)] * d if case.scale is None else [Decimal(x) for x in case.scale.tolist()]
+            return [w / total for w in raw], rows, y, offset, scale
+
+    def exact(self, model: Model) -> Decimal:
+        """The objective, with sixty digits; `w` belongs to the columns of X divided by the scale."""
+        s, rows, y, offset, scale = self._exact
+        with localcontext(DIGITS):
+            w = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
+            b = [Decimal(float(x)) for x in np.atleast_1d(model.b)]
+            ridge = sum(x * x for row in w for x in row) * Decimal(self.case.lam) / 2
+            used = [j for j in range(len(scale)) if any(row[j] for row in w)]
+            per_unit = [{j: row[j] / scale[j] for j in used} for row in w]
+            reference = {j: Decimal(float(model.reference[j])) for j in used}
+            total = ridge
+            for si, xi, yi, oi in zip(s, rows, y, offset, strict=True):
+                if si:
+                    x = {j: xi[j] - reference[j] for j in used}
+                    u = [bc + oi + sum(x[j] * row[j] for j in used) for bc, row in zip(b, per_unit, strict=True)]
+                    total += si * self._exact_loss(u, yi)
+            return +total
+
+    def _exact_loss(self, u: list[Decimal], y: Any) -> Decimal:
+        if self.case.loss == "multinomial":
+            return exact_multinomial(u, y)
+        return exact_loss(self.case.loss, self.case.parameter, u[0], y)
+
+    def handed_out(self, coef: Any, intercept: Any, of_scaled: bool) -> Decimal:
+        """The objective of coefficients, one row for each class, of the columns as they are, or divided by the scale."""
+        model = Model(np.asarray(coef, np.float64), np.atleast_1d(np.asarray(intercept, np.float64)), self._zero)
+        return self.exact(model) if of_scaled else self._exact_in_users_units(model)
+
+    def _exact_in_users_units(self, model: Model) -> Decimal:
+        """The objective of coefficients of the columns as they are: the ridge belongs to them times the scale."""
+        if self.case.scale is None:
+            return self.exact(model)
+        unscaled = Oracle(replace(self.case, scale=None, standardize=False), self.k)
+        with localcontext(DIGITS):
+            scale, lam = self._exact[4], Decimal(self.case.lam)
+            rows = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
+            plain = sum(x * x for row in rows for x in row)
+            scaled = sum((x * q) ** 2 for row in rows for x, q in zip(row, scale, strict=True))
+            return unscaled.exact(model) + (scaled - plain) * lam / 2
+
+    @property
+    def _zero(self) -> Vector:
+        return np.zeros(self.case.n_features)
+
+    @cached_property
+    def smallest(self) -> Decimal:
+        """Objectives below it are zero: the square of float64's precision, of the objective without any features."""
+        n_classes = 3 if self.case.loss == "multinomial" else 1
+        nothing = Model(np.zeros((n_classes, self.case.n_features)), np.zeros(n_classes), self._zero)
+        return max(self.exact(nothing) * _NIL, _TINY)
+
+    # Supports
+
+    @cached_property
+    def units(self) -> list[tuple[int, ...]]:
+        """Features that enter and leave together."""
+        labels = range(self.case.n_features) if self.case.groups is None else self.case.groups
+        return [tuple(j for j, label in enumerate(labels) if label == g) for g in sorted(set(labels))]
+
+    @cached_property
+    def kept(self) -> set[int]:
+        """Units that are always in."""
+        return {i for i, unit in enumerate(self.units) if set(unit) & set(self.case.keep or ())}
+
+    @cached_property
+    def supports(self) -> Mask:
+        """Largest supports that the constraint allows, one row each; with signs all of their subsets."""
+        free = [i for i in range(len(self.units)) if i not in self.kept]
+        chosen = [self.kept | set(some) for some in combinations(free, self.k)]
+        sets = {tuple(sorted(j for i in units for j in self.units[i])) for units in chosen}
+        if self.case.sign is not None:
+            sets = {
+                tuple(j for j, there in zip(s, keep, strict=True) if there)
+                for s in sets
+                for keep in product((False, True), repeat=len(s))
+            }
+        mask = np.zeros((len(sets), self.case.n_features), dtype=bool)
+        for row, features in zip(mask, sorted(sets), strict=True):
+            row[list(features)] = True
+        return mask
+
+    def allows(self, w: Matrix) -> bool:
+        """Whether the constraint allows coefficients."""
+        used = np.any(np.atleast_2d(w) != 0.0, axis=0)
+        counted = sum(bool(used[list(unit)].any()) for i, unit in enumerate(self.units) if i not in self.kept)
+        signs = self.case.sign is None or bool(np.all(np.asarray(self.case.sign) * np.atleast_2d(w) >= 0.0))
+        return counted <= self.k and signs
+
+    def unit_of(self, j: int) -> list[int]:
+        """The features that enter and leave with one."""
+        return list(next(unit for unit in self.units if j in unit))
+
+    # Witnesses
+
+    @cached_property
+    def models(self) -> list[Model]:
+        """The best model on each support, in the order of `supports`."""
+        return _Fits(self.case).all(self.supports)
+
+    @cached_property
+    def objectives(self) -> Vector:
+        """Objectives of the models, as float64 computes them."""
+        return np.array([model.objective for model in self.models])
+
+    @cached_property
+    def best(self) -> Decimal:
+        """The least objective of a witness."""
+        return self.least(range(len(self.models)))
+
+    def least(self, among: Iterable[int]) -> Decimal:
+        """The least objective of some witnesses: exact of those that float64 cannot tell from the best."""
+        among = list(among)
+        if not among:
+            return Decimal("Infinity")
+        objectives = self.objectives[among]
+        finite = np.where(np.isnan(objectives), np.inf, objectives)
+        order = np.argsort(finite, kind="stable")[:2]
+        return min(self._exactly(among[i]) for i in order)
+
+    def _exactly(self, i: int) -> Decimal:
+        if i not in self._known:
+            self._known[i] = self.exact(_Fits(self.case).polished(self.models[i], self.supports[i]))
+        return self._known[i]
+
+    @cached_property
+    def _known(self) -> dict[int, Decimal]:
+        return {}
+
+    def without(self, j: int) -> Decimal:
+        """The least objective of a witness that does not use a feature, or any of its group."""
+        unit = self.unit_of(j)
+        return self.least(i for i, model in enumerate(self.models) if not np.atleast_2d(model.w)[:, unit].any())
+
+    def within(self, j: int) -> Decimal:
+        """The least objective of a witness with a place for a feature."""
+        unit = self.unit_of(j)
+        if self.case.sign is None:
+            return self.least(np.flatnonzero(self.supports[:, unit].any(axis=1)))
+        room = [self._has_room(support, unit) for support in self.supports]
+        return self.least(np.flatnonzero(room))
+
+    def _has_room(self, support: Mask, unit: list[int]) -> bool:
+        wider = support.astype(np.float64)
+        wider[unit] = 1.0
+        counted = sum(bool(wider[list(u)].any()) for i, u in enumerate(self.units) if i not in self.kept)
+        return counted <= self.k
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Fits of all supports at once
+
+
+class _Fits:
+    """The data, centred and with columns of size one, in float64; `ridge` is that of these columns' coefficients."""
+
+    def __init__(self, case: Case) -> None:
+        n, d = case.X.shape
+        self.case, self.several = case, case.loss == "multinomial"
+        weights = np.ones(n) if case.weights is None else case.weights / case.weights.max()
+        self.s = weights / weights.sum()
+        X = case.X.astype(np.longdouble)
+        self.reference = np.asarray(self.s @ X, dtype=np.float64) if case.fit_intercept else np.zeros(d)
+        scale = np.ones(d) if case.scale is None else case.scale
+        A = ((X - self.reference) / scale).astype(np.float64)
+        size = np.abs(A).max(axis=0)
+        self.size = np.where(size > 0, size, 1.0)
+        with np.errstate(over="ignore", under="ignore"):
+            ridge = np.asarray(np.longdouble(case.lam) / self.size.astype(np.longdouble) ** 2, dtype=np.float64)
+        self.ridge = np.append(np.clip(ridge, 1e-280, 1e280), np.zeros(1))
+        self.Z = np.hstack([A / self.size, np.full((n, 1), float(case.fit_intercept))])
+        self.y = case.y if self.several else case.y.astype(np.float64)
+        self.offset = np.zeros(n) if case.offset is None else case.offset
+        self.classes = 3 if self.several else 1
+
+    def all(self, supports: Mask) -> list[Model]:
+        """The best model on each support."""
+        count, d = supports.shape
+        mask = np.hstack([supports, np.full((count, 1), self.case.fit_intercept)])
+        mask = np.repeat(mask[:, :, None], self.classes, axis=2).reshape(count, -1).astype(np.float64)
+        theta = np.zeros((count, (d + 1) * self.classes))
+        if self.case.fit_intercept and not self.several:
+            theta[:, -1] = self._level()
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            if self.case.loss == "hinge":
+                for gamma in _SMOOTHINGS:
+                    theta = self._newton(theta, mask, "smoothed_hinge", gamma)
+            else:
+                theta = self._newton(theta, mask, self.case.loss, self.case.parameter)
+            theta = self._allowed(theta)
+            value = self.value(theta, self.case.loss, self.case.parameter)
+        return [self._model(t, v) for t, v in zip(theta, value, strict=True)]
+
+    def _allowed(self, theta: Matrix) -> Matrix:
+        """Coefficients of a forbidden sign set to zero: the best of a support is among those of its parts that need none."""
+        if self.case.sign is None:
+            return theta
+        return np.where(np.append(np.asarray(self.case.sign), 0) * theta < 0.0, 0.0, theta)
+
+    def _level(self) -> float:
+        """An intercept to start from."""
+        mean = float(self.s @ (self.y - self.offset))
+        if self.case.loss == "poisson":
+            return float(np.log(max(self.s @ self.y, 1e-30) / (self.s @ np.exp(self.offset))))
+        return mean if self.case.loss in ("squared", "huber") else 0.0
+
+    def _model(self, theta: Vector, value: float) -> Model:
+        rows = theta.reshape(-1, self.classes)
+        with np.errstate(over="ignore", under="ignore"):
+            w = rows[:-1].T / self.size
+        w = np.where(np.isfinite(w), w, 0.0)
+        return Model(w, rows[-1] * float(self.case.fit_intercept), self.reference, value)
+
+    # Newton's method
+
+    def scores(self, theta: Matrix) -> Matrix:
+        """Predictions: supports x samples, x classes of several."""
+        if self.several:
+            return np.einsum("nd,sdc->snc", self.Z, theta.reshape(len(theta), -1, self.classes))
+        return theta @ self.Z.T + self.offset
+
+    def value(self, theta: Matrix, name: str, parameter: float | None) -> Vector:
+        """Objectives of the supports."""
+        u = self.scores(theta)
+        ridge = 0.5 * np.square(theta) @ np.repeat(self.ridge, self.classes)
+        if self.several:
+            top = u.max(axis=2)
+            total = top + np.log(np.exp(u - top[:, :, None]).sum(axis=2))
+            return (total - np.take_along_axis(u, self.y[None, :, None], 2)[:, :, 0]) @ self.s + ridge
+        return losses(name, parameter, u, self.y)[0] @ self.s + ridge
+
+    def _newton(self, theta: Matrix, mask: Matrix, name: str, parameter: float | None) -> Matrix:
+        """Damped Newton steps for the supports that still gain by them; steps of a quadratic upper bound where they do not help."""
+        theta, value = theta.copy(), self.value(theta, name, parameter)
+        open_ = np.arange(len(theta))
+        for _ in range(_STEPS):
+            gained = np.zeros(len(open_), dtype=bool)
+            for upper in (False, True):
+                left = open_[~gained]
+                if not len(left) or (upper and name in ("squared", "poisson", "multinomial")):
+                    break
+                new, new_value = self._step(theta[left], mask[left], value[left], name, parameter, upper)
+                better = new_value < value[left] - 1e-16 * np.abs(value[left])
+                theta[left[better]], value[left[better]] = new[better], new_value[better]
+                gained[np.flatnonzero(~gained)[better]] = True
+            open_ = open_[gained]
+            if not len(open_):
+                break
+        return theta
+
+    def _step(
+        self, theta: Matrix, mask: Matrix, value: Vector, name: str, parameter: float | None, upper: bool
+    ) -> tuple[Matrix, Vector]:
+        gradient, hessian = self._derivatives(theta, name, parameter, upper)
+        step = -_solved(hessian, gradient, mask)
+        length = np.ones(len(theta))
+        new_value = np.full(len(theta), np.inf)
+        for _ in range(_HALVINGS):
+            tried = self.value(theta + length[:, None] * step, name, parameter)
+            worse = ~(tried < value)
+            new_value = np.where(worse, new_value, np.minimum(tried, new_value))
+            if not worse.any():
+                break
+            length = np.where(worse, 0.5 * length, length)
+        return theta + length[:, None] * step, self.value(theta + length[:, None] * step, name, parameter)
+
+    def _derivatives(self, theta: Matrix, name: str, parameter: float | None, upper: bool) -> tuple[Matrix, Any]:
+        u, Z, s = self.scores(theta), self.Z, self.s
+        ridge = np.repeat(self.ridge, self.classes)
+        D = len(self.ridge)
+        if self.several:
+            e = np.exp(u - u.max(axis=2)[:, :, None])
+            P = e / e.sum(axis=2)[:, :, None]
+            slope = s[:, None] * (P - np.eye(self.classes)[self.y])
+            gradient = np.einsum("nd,snc->sdc", Z, slope).reshape(len(theta), -1) + ridge * theta
+            curvature = s[:, None, None] * (
+                P[:, :, :, None] * np.eye(self.classes) - P[:, :, :, None] * P[:, :, None, :]
+            )
+            hessian = np.einsum("ni,nj,sncd->sicjd", Z, Z, curvature, optimize=True)
+            return gradient, hessian.reshape(len(theta), D * self.classes, -1) + np.diag(ridge)
+        _, slope, curvature, bound = losses(name, parameter, u, self.y)
+        if upper:
+            curvature = np.broadcast_to(bound, u.shape)
+        products = (Z[:, :, None] * Z[:, None, :]).reshape(len(Z), -1)
+        hessian = ((curvature * s) @ products).reshape(len(theta), D, D)
+        return (slope * s) @ Z + ridge * theta, hessian + np.diag(ridge)
+
+    # One support, as exactly as float64 can
+
+    def polished(self, model: Model, support: Mask) -> Model:
+        """The better of a model and one that solves its equations by orthogonal transformations, at kinks their own."""
+        if self.several or self.case.loss not in ("squared", "huber", "hinge", "squared_hinge", "smoothed_hinge"):
+            return model
+        columns = np.flatnonzero(np.append(support, self.case.fit_intercept))
+        best, name, parameter = model, self.case.loss, self.case.parameter
+        for _ in range(3):
+            theta = np.append(best.w[0] * self.size, best.b)
+            improved = False
+            for candidate in self._candidates(theta, columns):
+                candidate = self._allowed(candidate[None])
+                value = float(self.value(candidate, name, parameter)[0])
+                if value < best.objective:
+                    best, improved = self._model(candidate[0], value), True
+            if not improved:
+                break
+        return best
+
+    def _candidates(self, theta: Vector, columns: NDArray[np.int64]) -> Iterable[Vector]:
+        Z, ridge, y = self.Z[:, columns], self.ridge[columns], self.y
+        if not len(columns):
+            return
+        u = self.scores(theta[None])[0]
+        with np.errstate(all="ignore"):
+            if self.case.loss != "hinge":
+                _, slope, curvature, _ = (a for a in losses(self.case.loss, self.case.parameter, u, y))
+                root = np.sqrt(self.s * curvature)
+                target = np.where(
+                    root > 0, root * (u - self.offset) - self.s * slope / np.where(root > 0, root, 1.0), 0.0
+                )
+                linear = np.where(root > 0, 0.0, self.s * slope) @ Z
+                A = np.vstack([root[:, None] * Z, np.diag(np.sqrt(ridge))])
+                rhs = np.append(target, np.where(ridge > 0, -linear / np.sqrt(np.where(ridge > 0, ridge, 1.0)), 0.0))
+                yield self._placed(_least_squares(A, rhs), theta, columns)
+                return
+            margin = 1.0 - y * u
+            for width in (2e-5, 2e-4, 2e-3, 1e-7):
+                kink, below = np.abs(margin) <= width, margin > width
+                if kink.sum() > 12:
+                    continue
+                m, E = len(columns), y[kink, None] * Z[kink]
+                K = np.zeros((m + len(E), m + len(E)))
+                K[:m, :m] = np.diag(ridge)
+                K[:m, m:], K[m:, :m] = E.T, E
+                rhs = np.append((self.s * y * below) @ Z, np.ones(len(E)))
+                yield self._placed(_least_squares(K, rhs)[:m], theta, columns)
+
+    def _placed(self, values: Vector, theta: Vector, columns: NDArray[np.int64]) -> Vector:
+        placed = np.zeros_like(theta)
+        placed[columns] = values
+        return placed
+
+
+def _least_squares(A: Matrix, rhs: Vector) -> Vector:
+    """Least squares, with columns of norm one; zeros where there are no numbers."""
+    norm = np.linalg.norm(A, axis=0)
+    norm = np.where((norm > 0) & np.isfinite(norm), norm, 1.0)
+    if not (np.isfinite(A).all() and np.isfinite(rhs).all()):
+        return np.zeros(A.shape[1])
+    return np.asarray(np.linalg.lstsq(A / norm, rhs)[0] / norm)
+
+
+def _solved(H: Any, g: Matrix, mask: Matrix) -> Matrix:
+    """Newton's equations of every support, each unknown scaled by its own curvature."""
+    diagonal = np.einsum("sii->si", H)
+    root = np.sqrt(np.where((diagonal > 0) & np.isfinite(diagonal), diagonal, 1.0))
+    pair = mask[:, :, None] * mask[:, None, :]
+    C = np.where(pair > 0, H / root[:, :, None] / root[:, None, :], 0.0)
+    C = np.nan_to_num(C, nan=0.0, posinf=0.0, neginf=0.0)
+    size = C.shape[1]
+    C[:, np.arange(size), np.arange(size)] = 1.0 + _DAMPING
+    rhs = np.nan_to_num(g * mask / root, nan=0.0, posinf=0.0, neginf=0.0)
+    return np.asarray(np.linalg.solve(C, rhs[:, :, None])[:, :, 0] / root * mask)
