@@ -10,10 +10,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, sparse_path
+from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, solve, sparse_path
 from diht.design.definite import Definite
 from diht.duality import saddle_point
-from diht.losses import LOSSES, Loss, Poisson, Squared
+from diht.intercept import balanced
+from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
+from diht.result import Status
+from diht.solvers.base import Start
+from diht.solvers.perspective import central_point
+from diht.solvers.proximal import minimise_quadratic
+from diht.solvers.relaxed import Relaxed
+from diht.solvers.smoothing import Central
+from diht.structure import Structured, constrained
 
 Vector = NDArray[np.float64]
 
@@ -167,3 +175,154 @@ def test_the_conjugate_of_the_poisson_loss_has_its_digits_near_the_target(target
         divergence = np.array([float((mp.mpf(x) + target) * mp.log(r) - x) for x, r in zip(a, ratios, strict=True)])
     computed = Poisson().conjugate(a, y) if target == 1.0 else Poisson()._divergence(a, y)[0]
     np.testing.assert_allclose(computed, divergence, rtol=8 * np.finfo(float).eps)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Relaxations at the ends of float64
+
+
+@pytest.mark.parametrize("loss", [Hinge(), SmoothedHinge(0.1), SquaredHinge(), Huber()], ids=repr)
+@pytest.mark.parametrize("tau", [1.0, 1e-2, 1e-5])
+def test_the_slope_of_a_loss_with_barriers_is_its_derivative(loss: Any, tau: float) -> None:
+    """Also where one end of the domain is infinite, and for a negative target the other one."""
+    smooth, u, y = Central(loss, tau), np.array([-3.0, -0.5, 0.0, 0.7, 4.0]), np.array([1.0, -1.0, -1.0, 1.0, -1.0])
+    h = 1e-6
+    slopes = (smooth.value(u + h, y) - smooth.value(u - h, y)) / (2.0 * h)
+    np.testing.assert_allclose(smooth.derivative(u, y), slopes, rtol=1e-5, atol=1e-7)
+
+
+def _relaxed(problem: Problem, steps: int) -> tuple[float, float]:
+    """The relaxation's value and bound after so many steps, or fewer if it is solved."""
+    method = Relaxed()
+    with np.errstate(over="ignore", invalid="ignore"):
+        state = method.init(problem, Start())
+        for _ in range(steps):
+            if state.settled:
+                break
+            method.advance(problem, state)
+    return state.engine.value, state.bound.value
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_newton_steps_on_separated_classes_with_weights_of_all_sizes(seed: int) -> None:
+    """The curvature at a model is that of a small region: a step must not shrink to what the largest curvature allows."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 6)) * 10.0 ** rng.uniform(-1, 3, 6)
+    y = np.where(X[:, 0] + X[:, 1] > 0.0, 1.0, -1.0)
+    problem = Problem(X, y, Logistic(), 5, 1e-6, 10.0 ** rng.uniform(-12, 6, 40), fit_intercept=True)
+    value, bound = _relaxed(problem, 40)
+    assert value - bound <= 1e-6 * value
+
+
+def _hinge_of_two_scales(seed: int) -> Problem:
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((13, 3)) * [1.0, 1.0, 1e6], np.where(rng.random(13) < 0.5, 1.0, -1.0)
+    y[:2] = 1.0, -1.0
+    weights, constraint = 10.0 ** rng.uniform(-2, 3, 13), constrained(1, 3, groups=[1, 0, 0])
+    return Problem(X, y, Hinge(), constraint, 3e-4, weights, fit_intercept=True)
+
+
+def _separated_with_signs(seed: int) -> Problem:
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((3, 7)), np.array([-1.0, 1.0, -1.0])
+    constraint = constrained(1, 7, sign=[-1, -1, 1, 0, 1, -1, -1])
+    return Problem(X, y, SquaredHinge(), constraint, 3e-10, 10.0 ** rng.uniform(-2, 1, 3))
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5])
+@pytest.mark.parametrize(("draw", "accuracy"), [(_hinge_of_two_scales, 1e-5), (_separated_with_signs, 0.05)])
+def test_the_dual_point_of_a_badly_scaled_relaxation(draw: Any, accuracy: float, seed: int) -> None:
+    """It is as good as the model, though rounding of the predictions moves the slopes of the loss."""
+    value, bound = _relaxed(draw(seed), 60)
+    assert value - bound <= accuracy * value
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("draw", [_hinge_of_two_scales, _separated_with_signs])
+def test_tiny_problems_are_solved_in_few_steps(draw: Any, seed: int) -> None:
+    result = solve(draw(seed), "branch", max_iter=80)
+    assert result.status is Status.OPTIMAL
+
+
+def test_a_search_ends_where_rounding_keeps_the_gap_open() -> None:
+    """Columns of 1e12 under a ridge of 1e-8: u N |X_j| |c| squared, over twice the ridge, is more than the objective."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((9, 4)) * [1e12, 1e-12, 1e10, 1.0]
+    y = np.where(np.arange(9) % 2, 1.0, -1.0)
+    problem = Problem(X, y, Hinge(), constrained(1, 4, groups=[0, 1, 0, 2], sign=[0, 0, -1, 1]), 1e-8)
+    result = solve(problem, "branch", max_iter=200)
+    assert result.status in (Status.STALLED, Status.OPTIMAL)
+    assert 0.0 <= result.lower_bound <= result.objective
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The relaxed quadratic of groups and signs
+
+
+def _quadratic(seed: int) -> tuple[Vector, Vector, Structured, float]:
+    """A least squares problem; of columns of one scale, of scales far apart, or dependent ones."""
+    rng = np.random.default_rng(seed)
+    n, d = int(rng.integers(2, 30)), int(rng.integers(2, 12))
+    X = rng.standard_normal((n, d))
+    X = (X, X * 10.0 ** rng.uniform(-6, 6, d), X[:, rng.integers(0, max(1, d // 2), d)])[seed % 3]
+    y = X @ (rng.standard_normal(d) / np.abs(X).max(axis=0)) + 0.1 * rng.standard_normal(n)
+    groups = rng.integers(0, d // 2 + 1, d) if seed % 2 else np.arange(d)
+    sign = rng.integers(-1, 2, d) if seed % 4 > 1 else None
+    k = int(rng.integers(1, len(np.unique(groups)) + 1))
+    constraint = constrained(k, d, groups=groups, sign=sign)
+    assert isinstance(constraint, Structured)
+    return X.T @ X / n, X.T @ y / n, constraint, 10.0 ** rng.uniform(-8, 0)
+
+
+def _gap(H: Vector, h: Vector, constraint: Structured, lam: float, p: Vector) -> float:
+    """lam Omega(p) - p'c + nu(c)^2 / (2 lam) with c = h - Hp: no less than the distance to the minimum."""
+    c = h - H @ p
+    return lam * constraint.relaxation(p) - float(p @ c) + constraint.value(c) / (2.0 * lam)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_the_central_path_leads_to_the_relaxed_optimum(seed: int) -> None:
+    H, h, constraint, lam = _quadratic(seed)
+    p = central_point(H, h, constraint, lam, lambda x: _gap(H, h, constraint, lam, x), 0.0)
+    value = 0.5 * float(p @ (H @ p)) - float(h @ p) + lam * constraint.relaxation(p)
+    assert _gap(H, h, constraint, lam, p) <= 1e-7 * abs(value)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 7, 13, 19])
+def test_a_badly_scaled_quadratic_is_minimised(seed: int) -> None:
+    """Proximal steps as short as the largest curvature asks for do not move the other features at all."""
+    H, h, constraint, lam = _quadratic(seed)
+    zero = np.zeros(len(h))
+    p, fall, _, _ = minimise_quadratic(H, -h, constraint, lam, zero, float(np.abs(H).sum(axis=1).max()), 1e-9)
+    assert fall > 0.0
+    assert _gap(H, h, constraint, lam, p) <= 1e-6 * fall
+
+
+def test_features_that_are_decided_stay_so_on_the_central_path() -> None:
+    H, h, constraint, lam = _quadratic(2)
+    inside, outside = np.array([0]), np.array([1])
+    decided = constraint.restricted(inside, outside)
+    assert isinstance(decided, Structured)
+    p = central_point(H, h, decided, lam, lambda x: _gap(H, h, decided, lam, x), 0.0)
+    assert p[1] == 0.0
+    full = decided.restricted(inside, np.arange(1, len(h)))
+    assert isinstance(full, Structured)
+    alone = central_point(H, h, full, lam, lambda x: _gap(H, h, full, lam, x), 0.0)
+    assert np.count_nonzero(alone) <= 1
+
+
+@pytest.mark.parametrize("loss", [Hinge(), Huber(), Logistic(), Poisson()], ids=repr)
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e3])
+def test_balanced_dual_points_of_any_size(loss: Loss, size: float) -> None:
+    """The projection sums to zero, stays in F and is no further away than that of any other shift."""
+    rng = np.random.default_rng(0)
+    y = np.where(rng.random(30) < 0.5, -1.0, 1.0) if loss.task == "classification" else rng.integers(1, 5, 30) * 1.0
+    s, alpha = 10.0 ** rng.uniform(-4, 0, 30), size * rng.standard_normal(30)
+    found = balanced(loss, alpha, y, s)
+    low, high = loss.domain(y)
+    assert abs(s @ found) <= 1e-14 * float(s @ (np.abs(alpha) + np.abs(found)))
+    assert np.all((found >= low) & (found <= high))
+    inside = (found > low) & (found < high)
+    if np.any(inside):  # one shift for all that are not at an end
+        shifts = (found - alpha)[inside]
+        np.testing.assert_allclose(shifts, shifts[0], atol=1e-12 * max(size, 1.0))

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.step import Step
-from diht.losses import Logistic, Loss
+from diht.losses import Logistic, Loss, QuadraticConjugate
 
 __all__ = ["balanced", "best_intercept", "increasing_root"]
 
@@ -93,19 +93,20 @@ def _illinois(
 def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0, compiled: bool = False) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i).
 
-    Secants are followed as long as each halves the slope, and only for the logistic loss: others have kinks, or nearly. `compiled`
-    says that so many intercepts are wanted that compiled sums pay, however short.
+    Secants are followed as long as each halves the slope, unless the loss is one of straight and quadratic pieces. `compiled` says
+    that so many intercepts are wanted that compiled sums pay, however short.
     """
     known = loss.intercept(u, y, s)
     if known is not None:
         return known
+    smooth = not isinstance(loss, QuadraticConjugate) and not (compiled and isinstance(loss, Logistic))
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
         slopes = np.asarray(loss.derivative(u + b, y))
         slope, noise = float(s @ slopes), _ROUNDED * _U * float(s @ np.abs(slopes))
         if abs(slope) <= noise:
             return b
-        if not isinstance(loss, Logistic) or compiled or not abs(slope) <= 0.5 * least:
+        if not smooth or not abs(slope) <= 0.5 * least:
             break
         curvature = (slope - before) / step if step else float(s @ loss.second_derivative(u + b, y))
         if not curvature > 0.0:
@@ -128,6 +129,21 @@ def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector, compiled: bool) ->
 
 def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:
     """Projection of `alpha`, in the metric of the weights, on F and sum_i s_i alpha_i = 0 (to rounding)."""
-    noise = _U * float(s @ np.abs(alpha))
-    shift = increasing_root(lambda b: float(s @ loss.project(alpha + b, y)), noise=noise)
-    return np.asarray(loss.project(alpha + shift, y))
+    low, high = loss.domain(y)
+    noise = _ROUNDED * _U * float(s @ np.abs(alpha))
+
+    def total(b: float) -> float:
+        return float(s @ np.clip(alpha + b, low, high))
+
+    # h is piecewise linear: Newton's method ends on the right piece, unless the pieces are many.
+    b, h, best, least = 0.0, total(0.0), 0.0, np.inf
+    while noise < abs(h) <= 0.5 * least:
+        best, least = b, abs(h)
+        slope = float(s @ ((alpha + b > low) & (alpha + b < high)))
+        if not slope > 0.0:
+            break
+        b -= h / slope
+        h = total(b)
+    if abs(h) > noise:
+        b = increasing_root(total, best, noise)
+    return np.asarray(np.clip(alpha + b, low, high))

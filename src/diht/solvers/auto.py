@@ -16,6 +16,7 @@ from diht.losses import Squared
 from diht.problem import Problem
 from diht.shift import in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers.base import Point, Solver, Start, never
+from diht.solvers.engines import NewtonEngine
 from diht.solvers.gram import GramRelaxation
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
@@ -29,10 +30,12 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _USEFUL = 0.01  # the relaxation is solved to this fraction of the gap that it leaves
+_USEFUL_NEWTON = 1e-3  # and to this one by Newton's method, whose last steps gain most
 _PROGRESS, _PATIENCE = (
     0.9,
     3,
 )  # a look is slow that leaves so much of the gap; so many in a row end the work on the relaxation
+_MORE_PATIENCE = 30  # looks that leave so much of the gap, in a row, while nothing is proved
 _FAR = 0.7  # where the relaxation has this fraction of the gap still to close, a search for swaps does not wait for it
 _MOSTLY = (
     0.2  # where the relaxation has less than this of the gap to close, supports are refitted, for half of the time
@@ -196,10 +199,11 @@ class Auto(Solver):
             self._grow(problem, state, b)
             yield
         support = fitted = np.empty(0, dtype=np.int64)
-        own, slow, again = np.inf, 0, np.inf
+        own, slow, again, unproved, aimless = np.inf, 0, np.inf, np.inf, 0
         design = problem.design
         while not inner.settled:
             relaxed.advance(problem, inner)
+            useful = _USEFUL_NEWTON if isinstance(inner.engine, NewtonEngine) else _USEFUL
             state.prove(inner.bound)
             rounded = relaxed.observe(problem, inner)
             state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
@@ -209,7 +213,9 @@ class Auto(Solver):
             before, own = own, inner.engine.value - inner.bound.value
             proved = before < np.inf and bool(np.any(inner.bound.alpha))  # infinite on a new working set
             slow = slow + 1 if proved and own > _PROGRESS * before else 0
-            if own <= _USEFUL * state.gap or slow >= _PATIENCE:
+            aimless = aimless + 1 if not proved and inner.engine.gap > _PROGRESS * unproved else 0
+            unproved = inner.engine.gap
+            if own <= useful * state.gap or slow >= _PATIENCE or aimless >= _MORE_PATIENCE:
                 break
             last, support = support, np.flatnonzero(rounded.w)
             settled = own <= _MOSTLY * state.gap and design.passes >= again and not np.array_equal(fitted, support)

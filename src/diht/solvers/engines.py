@@ -34,14 +34,19 @@ _WORK = 2e5  # entries that coordinate ascent reads between two looks at its gap
 _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 20
 _STRENGTH = 0.3  # of the proximal term, as a multiple of lam, at least
 _INNER = 0.1  # accuracy of a quadratic model's solution, relative to the gap
-_SIZES = (1.0, 0.5, 0.25, 0.1)  # of a step; if none will do, its model of the loss is wrong
+_SIZES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)  # of a step
+_LONG = 0.1  # a size from which on a step is taken at once; where it must be shorter, its model of the loss is wrong
 _MORE_SIZES = tuple(0.5**i for i in range(60))  # where the curvature of the loss has no bound
-_ATTEMPTS = 6
+_ATTEMPTS, _FUTILE = 6, 2
 _ARMIJO = 1e-4
 _SMOOTHING = 0.1  # of a loss with flat parts or kinks, in units of the targets, at first
 _LEAST_SMOOTHING = 1e-12
 _SHARPER = 0.1  # by which it falls
 _EXACT = 1e-12  # relative gap that rounding hides
+_PROGRESS = 0.01  # share of the gap, or of the smoothing, that a step must gain
+_IDLE = 15  # Newton steps in a row without any such gain after which there will be none: rounding keeps the gap open
+_IN_VAIN = 30  # and without one of the gap
+_INEXACT = 8  # quadratic models in a row whose solutions rounding keeps from being as accurate as the gap asks for
 
 
 class Engine(ABC):
@@ -141,17 +146,19 @@ class NewtonEngine(Engine):
             problem.design.count_reads_of(part)
         self.minimise, self.many = Minimiser(self.X.shape[0], many), many
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
+        self.predicted = alpha  # the dual point that the last step was to lead to
         self.begin(w if features is None else w[features], b)
 
     def restart(self, problem: Problem, w: Vector, alpha: Vector) -> None:
         """Take up another constraint on the same features, from a model and a dual point."""
-        self.problem, self.constraint, self.alpha = problem, problem.constraint, alpha
+        self.problem, self.constraint, self.alpha, self.predicted = problem, problem.constraint, alpha, alpha
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
 
     def begin(self, w: Vector, b: float) -> None:
         """Begin at a model, less what the constraint forbids."""
         problem = self.problem
+        self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
         self.m, inside, outside = self.constraint.free(self.X.shape[1])
         self.state = np.zeros(self.X.shape[1], dtype=np.int8)
         self.state[inside], self.state[outside] = 1, -1
@@ -185,7 +192,7 @@ class NewtonEngine(Engine):
 
     def improve(self) -> None:
         """Make one step, with less smoothing once that has done its work."""
-        problem, model = self.problem, self.model
+        problem, model, strength = self.problem, self.model, self.strength
         if self.strength and self.smoothed_gap(model) <= self.strength * self.size:
             self.smooth(max(_SHARPER * self.strength, _LEAST_SMOOTHING))
             model = self.smoothed(model.w, model.product, model.b)
@@ -195,10 +202,18 @@ class NewtonEngine(Engine):
             self.smooth(max(_SHARPER * self.strength, _LEAST_SMOOTHING))
             new = self.smoothed(model.w, model.product, model.b)
         self.model = new
-        alpha = feasible(problem, self.slopes(new))
         self.take(new.w, new.product, new.b)
-        self.measure(alpha, (problem.s * alpha) @ self.X)
-        problem.design.count(4.0 * self.X.nbytes / max(1, problem.design.nbytes))  # a Hessian and three products
+        self.predicted = feasible(problem, self.predicted)
+        for alpha in (feasible(problem, self.slopes(new)), self.predicted):
+            self.measure(alpha, (problem.s * alpha) @ self.X)
+        narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
+        lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
+        self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
+        self.in_vain = 0 if narrower else self.in_vain + 1
+        self.least_gap = min(self.gap, self.least_gap)
+        in_vain = self.idle >= _IDLE or self.in_vain >= _IN_VAIN or self.inexact >= _INEXACT
+        self.finished = self.finished or in_vain
+        problem.design.count(5.0 * self.X.nbytes / max(1, problem.design.nbytes))  # a Hessian and four products
 
     def slopes(self, model: _Model) -> Vector:
         """Derivatives of the smoothed loss, which are in F."""
@@ -206,16 +221,26 @@ class NewtonEngine(Engine):
 
     def smoothed_gap(self, model: _Model) -> float:
         """Gap of the smoothed relaxation."""
-        problem, alpha = self.problem, self.slopes(model)
+        return model.value - max(map(self.smoothed_dual, (self.slopes(model), self.predicted)))
+
+    def smoothed_dual(self, alpha: Vector) -> float:
+        """Dual value for the smoothed loss."""
+        problem = self.problem
         value = self.constraint.opposite.value((problem.s * alpha) @ self.X)
-        return model.value + float(problem.s @ self.loss.conjugate(alpha, problem.y)) + value / (2.0 * problem.lam)
+        return -float(problem.s @ self.loss.conjugate(alpha, problem.y)) - value / (2.0 * problem.lam)
 
     def step(self, model: _Model) -> _Model:
-        """Return a better model, or the same if there is none."""
+        """Return a better model, or the same if there is none.
+
+        Where the curvature at the model is that of a small region only, a short step and one with the mean curvature of a longer
+        step compete: either may gain a thousand times less than the other.
+        """
         problem, y = self.problem, self.problem.y
-        margins = model.product + model.b
-        gradient = (problem.s * self.loss.derivative(margins, y)) @ self.X
+        margins, best = model.product + model.b, model
+        slopes = self.predicted = self.slopes(model)
+        gradient = (problem.s * slopes) @ self.X
         curvature = np.asarray(self.loss.second_derivative(margins, y))
+        futile = 0  # attempts in a row of which no size will do
         for attempt in range(_ATTEMPTS):
             if attempt == _ATTEMPTS - 1 and self.loss.mu > 0.0:
                 curvature = np.full_like(y, 1.0 / self.loss.mu)  # no less than the true one anywhere
@@ -224,12 +249,33 @@ class NewtonEngine(Engine):
                 break
             direction = target - model.w
             change = self.X @ direction
+            if attempt == 0:
+                self.predicted = self.linear_slopes(slopes, curvature, change)
             for size in _SIZES if self.loss.mu > 0.0 else _MORE_SIZES:
                 trial = self.smoothed(model.w + size * direction, model.product + size * change, model.b)
                 if trial.value <= model.value - _ARMIJO * size * promised:
-                    return trial
+                    best = min(best, trial, key=lambda found: found.value)
+                    if size >= _LONG:
+                        return best
+                    futile = 0
+                    break
+            else:
+                futile += 1
+            if futile == _FUTILE:  # of a descent direction a short step will do, unless rounding hides what it gains
+                break
             curvature = self.secant(margins, change)
-        return model
+        return best
+
+    def linear_slopes(self, slopes: Vector, curvature: Vector, change: Vector) -> Vector:
+        """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.
+
+        They are the dual point of the quadratic model: where the loss bends so sharply that rounding of the margins moves the
+        slopes, these satisfy the optimality conditions and those of the new model do not.
+        """
+        weights = self.problem.s * curvature
+        total = float(weights.sum())
+        drift = -float(weights @ change) / total if self.problem.fit_intercept and total > 0.0 else 0.0
+        return np.asarray(slopes + curvature * (change + drift))
 
     def secant(self, margins: Vector, change: Vector) -> Vector:
         """Mean curvature of each sample's loss along a change of the margins that went too far."""
@@ -260,9 +306,10 @@ class NewtonEngine(Engine):
         tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
         if not self.constraint.is_plain:
             start = max(self.largest, 1e-3 * lam)
-            p, fall, self.largest = minimise_quadratic(
+            p, fall, self.largest, solved = minimise_quadratic(
                 H, gradient, self.constraint, lam, model.w, start, min(tol, 1e-3) * abs(model.value)
             )
+            self.inexact = 0 if solved else self.inexact + 1
             return p, fall
         found = self.minimise(
             K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0,

@@ -5,7 +5,8 @@ r"""The relaxation of a quadratic under any constraint: accelerated proximal gra
 
 Proximal gradients find which features are used, and take long where H is badly conditioned. F lies below the quadratic with the
 places z of p held fast, and touches it at p: to minimise that one, a linear system on the features in use, lowers F whatever the
-condition of H. Where the constraint is a plain one, `diht.design.quadratic` has Newton steps in its place.
+condition of H, but the zeros of p stay. Where both take long, an interior point method ends the work. Where the constraint is a
+plain one, `diht.design.quadratic` has Newton steps in their place.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from diht.constraint import Constraint
 from diht.design.definite import Definite
+from diht.solvers.perspective import MOST_FEATURES, central_point
 from diht.structure import Structured
 
 __all__ = ["minimise_quadratic"]
@@ -29,8 +31,8 @@ _LEAST_PLACE = 1e-9
 
 def minimise_quadratic(
     H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector, curvature: float, tol: float
-) -> tuple[Vector, float, float]:
-    r"""Minimise F from w: p once F is within `tol` of its minimum, the fall F(w) - F(p), and the curvature to step with.
+) -> tuple[Vector, float, float, bool]:
+    r"""Minimise F from w: p, the fall F(w) - F(p), the curvature to step with, and whether F is within `tol` of its minimum.
 
     With c the negative gradient of the quadratic, F(p) is at most :math:`\lambda \Omega(p) - p^\top c + \nu(c)^2 / (2 \lambda)`
     from its minimum.
@@ -47,15 +49,19 @@ def minimise_quadratic(
             continue
         own = slope + turned
         if t % _CHECK == 0 or not np.any(moved):
-            if model.gap(new, own) <= tol or not np.any(moved):
+            if model.gap(new, own) <= tol:
                 p = new
                 break
-            better = model.reweighted(new, tol)
+            better, stuck = model.reweighted(new, tol), not np.any(moved)
+            slope = model.slope(better)
+            if stuck or t >= len(w) or model.gap(better, slope) <= tol:
+                p = better
+                if model.gap(better, slope) > tol and len(w) <= MOST_FEATURES:
+                    p = model.central(better, tol)
+                break
             if better is not new:
                 p = point = better
-                momentum, slope = 1.0, model.slope(better)
-                if model.gap(p, slope) <= tol:
-                    break
+                momentum = 1.0
                 continue
         following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
         if (point - new) @ (new - p) > 0.0:
@@ -63,7 +69,7 @@ def minimise_quadratic(
         step = (momentum - 1.0) / following * (new - p)
         p, point, momentum = new, new + step, following
         slope = own + H @ step if momentum > 1.0 else own
-    return p, model.value(w) - model.value(p), curvature
+    return p, model.value(w) - model.value(p), curvature, model.gap(p, model.slope(p)) <= tol
 
 
 class _Quadratic:
@@ -86,6 +92,14 @@ class _Quadratic:
         """A bound on F(p) - min F."""
         nu = self.constraint.opposite.value(slope)
         return self.lam * self.constraint.relaxation(p) + float(p @ slope) + nu / (2.0 * self.lam)
+
+    def central(self, p: Vector, tol: float) -> Vector:
+        """Return what an interior point method leads to, or p if that is better."""
+        assert isinstance(self.constraint, Structured)
+        found = central_point(
+            self.H, self.pull, self.constraint, self.lam, lambda x: self.gap(x, self.slope(x)), tol
+        )  # fmt: skip
+        return min(found, p, key=self.value)
 
     def reweighted(self, p: Vector, tol: float) -> Vector:
         """Return a better point, by least squares with the places of p for weights; p itself if they do not help."""

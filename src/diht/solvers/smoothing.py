@@ -107,8 +107,8 @@ class Central(Loss):
         return 1.0 / (self.base.mu + self.tau / np.square(below) + self.tau / np.square(above))
 
     def conjugate(self, a: Any, y: Any) -> Any:
-        """The base's, with the barriers."""
-        barrier = sum(np.log(room) for room in self._room(a, y) if np.all(np.isfinite(room)))
+        """The base's, with the barriers; an end at infinity, which for y < 0 is the other one, has none."""
+        barrier = sum(np.log(np.where(np.isfinite(room), room, 1.0)) for room in self._room(a, y))
         return y * a + 0.5 * self.base.mu * a * a - self.tau * barrier
 
     def conjugate_derivative(self, a: Any, y: Any) -> Any:
