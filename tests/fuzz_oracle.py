@@ -7,7 +7,7 @@ a witness: its objective, known to sixty digits, is an upper bound on the optimu
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import cached_property
 from itertools import combinations, product
@@ -111,6 +111,7 @@ class Model:
     b: Vector
     reference: Vector
     objective: float = np.nan  # as float64 computes it
+    of_scaled: bool = True  # whether the coefficients are those of the columns divided by the scale
 
 
 @dataclass(eq=False)
@@ -140,16 +141,16 @@ class Oracle:
             return [w / total for w in raw], rows, y, offset, scale
 
     def exact(self, model: Model) -> Decimal:
-        """The objective, with sixty digits; `w` belongs to the columns of X divided by the scale."""
+        """The objective, with sixty digits."""
         s, rows, y, offset, scale = self._exact
         with localcontext(DIGITS):
             w = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
             b = [Decimal(float(x)) for x in np.atleast_1d(model.b)]
-            ridge = sum(x * x for row in w for x in row) * Decimal(self.case.lam) / 2
             used = [j for j in range(len(scale)) if any(row[j] for row in w)]
-            per_unit = [{j: row[j] / scale[j] for j in used} for row in w]
+            scaled = [{j: row[j] if model.of_scaled else row[j] * scale[j] for j in used} for row in w]
+            per_unit = [{j: row[j] / scale[j] if model.of_scaled else row[j] for j in used} for row in w]
             reference = {j: Decimal(float(model.reference[j])) for j in used}
-            total = ridge
+            total = sum(x * x for row in scaled for x in row.values()) * Decimal(self.case.lam) / 2
             for si, xi, yi, oi in zip(s, rows, y, offset, strict=True):
                 if si:
                     x = {j: xi[j] - reference[j] for j in used}
@@ -164,20 +165,8 @@ class Oracle:
 
     def handed_out(self, coef: Any, intercept: Any, of_scaled: bool) -> Decimal:
         """The objective of coefficients, one row for each class, of the columns as they are, or divided by the scale."""
-        model = Model(np.asarray(coef, np.float64), np.atleast_1d(np.asarray(intercept, np.float64)), self._zero)
-        return self.exact(model) if of_scaled else self._exact_in_users_units(model)
-
-    def _exact_in_users_units(self, model: Model) -> Decimal:
-        """The objective of coefficients of the columns as they are: the ridge belongs to them times the scale."""
-        if self.case.scale is None:
-            return self.exact(model)
-        unscaled = Oracle(replace(self.case, scale=None, standardize=False), self.k)
-        with localcontext(DIGITS):
-            scale, lam = self._exact[4], Decimal(self.case.lam)
-            rows = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
-            plain = sum(x * x for row in rows for x in row)
-            scaled = sum((x * q) ** 2 for row in rows for x, q in zip(row, scale, strict=True))
-            return unscaled.exact(model) + (scaled - plain) * lam / 2
+        b = np.atleast_1d(np.asarray(intercept, np.float64))
+        return self.exact(Model(np.asarray(coef, np.float64), b, self._zero, of_scaled=of_scaled))
 
     @property
     def _zero(self) -> Vector:
