@@ -128,7 +128,7 @@ def test_limits_leave_a_true_gap() -> None:
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
 def test_a_search_goes_on(loss: Loss) -> None:
-    problem = noisy(loss, d=13, lam=1e-5)
+    problem = noisy(loss)
     whole = solve(problem, BranchAndBound(), tol=EXACT)
     first = solve(problem, BranchAndBound(max_nodes=10), tol=EXACT)
     assert first.status is not Status.OPTIMAL
@@ -157,13 +157,13 @@ def nodes(problem: Problem, start: Result | None) -> int:
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
 def test_the_tree_of_another_problem_does_no_harm(loss: Loss) -> None:
-    result, bound = tree(noisy(loss), max_nodes=40)
+    result, bound = tree(noisy(loss, d=10), max_nodes=40)
     for other in (
-        noisy(loss, seed=5),
-        noisy(loss, lam=0.1),
-        noisy(loss, k=2),
-        noisy(loss, n=15),
-        noisy(Logistic() if loss == Squared() else Squared()),
+        noisy(loss, d=10, seed=5),
+        noisy(loss, d=10, lam=0.1),
+        noisy(loss, d=10, k=2),
+        noisy(loss, d=10, n=15),
+        noisy(Logistic() if loss == Squared() else Squared(), d=10),
     ):
         best = best_subset(other).objective
         assert bound.check(other) <= best * (1 + 1e-12)
@@ -172,7 +172,7 @@ def test_the_tree_of_another_problem_does_no_harm(loss: Loss) -> None:
         assert solved.objective == pytest.approx(best, rel=1e-9)
         assert solved.lower_bound <= best * (1 + 1e-12)
         assert solved.status is Status.OPTIMAL
-    fewer = noisy(loss, d=10)
+    fewer = noisy(loss, d=8)
     assert bound.check(fewer) <= best_subset(fewer).objective * (1 + 1e-12)
 
 

@@ -595,7 +595,7 @@ def test_certify_refusals(data, models, tmp_path, capsys):
 
 
 def test_not_enough_memory(data, capsys, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise MemoryError
 
     monkeypatch.setattr("diht.commands.fit.read_table", fail)
@@ -603,7 +603,7 @@ def test_not_enough_memory(data, capsys, monkeypatch):
 
 
 def test_interrupted_outside_a_solve(data, capsys, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("diht.commands.fit.read_table", fail)

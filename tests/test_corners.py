@@ -6,6 +6,7 @@ Objectives are compared with those of rational arithmetic, which share no code w
 from fractions import Fraction
 from itertools import combinations
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,6 +16,8 @@ from sklearn.datasets import load_diabetes
 from diht import Problem, SparseClassifier, SparseRegressor, certify, exact, solve, sparse_path
 from diht.design import as_design
 from diht.losses import Huber, Logistic, Squared
+from diht.multinomial import MultinomialProblem, losses
+from diht.problem import normalised_weights
 from diht.result import Status
 from diht.solvers import Start
 
@@ -315,3 +318,23 @@ def test_copies_of_a_column_do_not_leave() -> None:
     result = solve(problem, "branch")
     assert_array_equal(result.support, [0, 1])
     assert result.lower_bound <= result.objective < solve(Problem(X[:, 1:], y, k=2, lam=1.0), "branch").objective
+
+
+def test_multinomial_losses_keep_their_digits() -> None:
+    """Those of samples that are classified beyond doubt, and those of samples that are not."""
+    codes = np.array([0, 1, 2, 1])
+    problem = MultinomialProblem.of(np.eye(4), codes, k=1)
+    U = np.array([[40.0, 3.0, 1.0], [-5.0, 60.0, 2.0], [700.0, -3.0, 1.0], [0.5, 0.25, 0.75]])
+    for u, code, loss in zip(U, codes, losses(problem, U), strict=True):
+        true = mpmath.log1p(mpmath.fsum(mpmath.exp(mpmath.mpf(v) - u[code]) for j, v in enumerate(u) if j != code))
+        assert loss == pytest.approx(float(true), rel=1e-14)
+
+
+def test_weights_are_normalised_once() -> None:
+    weights = np.random.default_rng(9).random(50)
+    s = normalised_weights(weights, 50)
+    assert_array_equal(normalised_weights(s, 50), s)
+    X, y = np.random.default_rng(10).standard_normal((2, 50, 3))
+    model = SparseRegressor(k=1, lam=0.1).fit(X, y[:, 0], sample_weight=weights)
+    problem = Problem(X, y[:, 0], k=1, lam=0.1, sample_weight=weights, fit_intercept=True)
+    assert model.certificate_.bound.check(problem) == model.certificate_.bound.value

@@ -1,6 +1,5 @@
 import doctest
 import pickle
-from unittest import SkipTest
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import diht.cross_validation
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV, sparse_path
 from oracle import some_weights
-from test_estimators import classification, regression
+from test_estimators import classification, passes, regression
 
 BOTH = pytest.mark.parametrize("make", [SparseRegressorCV, SparseClassifierCV])
 
@@ -25,7 +24,22 @@ def data_for(make, **kwargs):
     return (regression if make is SparseRegressorCV else classification)(**kwargs)
 
 
-@pytest.mark.filterwarnings("ignore:ks up to:UserWarning", "ignore:The least populated class:UserWarning")
+CUT_OR_UNEVEN = "ignore:ks up to:UserWarning", "ignore:The least populated class:UserWarning"
+
+
+@pytest.mark.filterwarnings(*CUT_OR_UNEVEN)
+@parametrize_with_checks(
+    [
+        SparseRegressorCV(ks=[1, 2], lams=1.0, cv=2),
+        SparseClassifierCV(ks=[1, 2], lams=1.0, cv=2),
+    ]
+)
+def test_scikit_learn_checks(estimator, check):
+    passes(check, estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(*CUT_OR_UNEVEN)
 @parametrize_with_checks(
     [
         SparseRegressorCV(ks=[1, 2], cv=3),
@@ -34,11 +48,8 @@ def data_for(make, **kwargs):
         SparseClassifierCV(ks=[2], cv=2, criterion="1se", loss="smoothed_hinge", lams=[1.0, 2.0]),
     ]
 )
-def test_scikit_learn_checks(estimator, check):
-    try:
-        check(estimator)
-    except SkipTest as reason:
-        pytest.fail(f"skipped: {reason}")
+def test_scikit_learn_checks_of_other_settings(estimator, check):
+    passes(check, estimator)
 
 
 def test_examples_of_the_docstrings():

@@ -133,7 +133,7 @@ def test_svmlight_without_targets(tmp_path):
 
 
 def test_svmlight_large_indices(tmp_path):
-    X = read_table(write(tmp_path, "a", f"1 1:1\n1 {2**31 + 5}:2 {2**40}:3\n")).X
+    X = read_table(write(tmp_path, "a", f"1 1:1\n1 {2**31 + 5}:2 {2**40}:3\n"), max_features=2**40).X
     assert X.shape == (2, 2**40)
     assert X.indices.tolist() == [0, 2**31 + 4, 2**40 - 1]
     assert X.indices.dtype == np.int64

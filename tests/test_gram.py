@@ -169,6 +169,7 @@ def test_numpy_and_compiled_agree(sigma, lam):
 @pytest.mark.parametrize("patience", [0, 3, 1000])
 def test_compiled_steps_continue_those_of_numpy(patience, monkeypatch):
     monkeypatch.setattr(quadratic, "PATIENCE", patience)
+    monkeypatch.setattr(quadratic, "PATIENCE_PER_FEATURE", 0)
     X, y, _ = paper_design(80, 10, 60, seed=1)
     problem = Problem(X, y, k=10, lam=1e-3)
     solved = GramRelaxation(problem).solve(tol=1e-10)

@@ -361,12 +361,12 @@ def test_a_path_and_the_choice_of_k() -> None:
     )
     path.plot()
     model = SparseClassifierCV(
-        ks=[1, 2, 3], lams=[0.01, 0.1], loss="multinomial", standardize=True, cv=3, scoring="neg_log_loss"
+        ks=[1, 2], lams=[0.01, 0.1], loss="multinomial", standardize=True, cv=2, scoring="neg_log_loss"
     ).fit(X, names)
     assert model.best_lam_ == 0.01
     assert model.coef_.shape == (3, 4)
     assert len(model.support_) <= model.best_k_
-    fold = next(iter(check_cv(3, names, classifier=True).split(X, names)))
+    fold = next(iter(check_cv(2, names, classifier=True).split(X, names)))
     own = SparseClassifier(k=model.best_k_, lam=0.01, loss="multinomial", standardize=True)
     own.fit(X.iloc[fold[0]], names[fold[0]])
     expected = -log_loss(names[fold[1]], own.predict_proba(X.iloc[fold[1]]))

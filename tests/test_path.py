@@ -234,7 +234,7 @@ def test_default_ks_and_repeated_ones():
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        ({"ks": []}, "ks must be from 1"),
+        ({"ks": []}, "ks must hold at least one number"),
         ({"ks": [0]}, "ks must be whole numbers"),
         ({"ks": [1.5]}, "ks must be whole numbers"),
         ({"ks": 3}, "ks must be a sequence"),

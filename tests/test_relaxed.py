@@ -352,11 +352,15 @@ def test_every_sample_is_visited_once_an_epoch(n: int) -> None:
         assert n == 1 or not np.array_equal(order, np.arange(n))
 
 
+@pytest.mark.parametrize("n", [2_003, pytest.param(12_003, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loss", ["smoothed_hinge", "hinge"])
-def test_many_samples_sorted_by_class(loss: str) -> None:
+def test_many_samples_sorted_by_class(monkeypatch: pytest.MonkeyPatch, loss: str, n: int) -> None:
     """Runs of neighbours that are all of one class do not keep ascent from the optimum that the interior point method finds."""
+    if _run_length(n) == 1:
+        monkeypatch.setattr("diht.design.ascent._MANY", n)
+    assert _run_length(n) > 1
     rng = np.random.default_rng(5)
-    n, d = 12_003, 12
+    d = 12
     X = sp.random_array((n, d), density=0.4, rng=rng, format="csr")
     y = np.sign(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n))
     order = np.argsort(y, kind="stable")

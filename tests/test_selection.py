@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from diht.selection import top_k, top_k_numpy
+from diht.selection import top_k, top_k_by_partition, top_k_numpy
 
 # Few values, so that ties are common; the largest, the smallest and the subnormal ones among them.
 VALUES = st.sampled_from(
@@ -46,6 +46,8 @@ def long_vectors(d=100_000):
 def test_long_vectors(name, v):
     for k in (1, 2, 37, 1000, len(v) // 20, len(v) // 2, len(v) - 1, len(v), len(v) + 5):
         np.testing.assert_array_equal(top_k(v, k), top_k_numpy(v, k))
+        if k < len(v):
+            np.testing.assert_array_equal(top_k_by_partition(v, k), top_k_numpy(v, k))
 
 
 def test_a_sample_that_misleads():

@@ -35,16 +35,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = import_module(f"diht.commands.{arguments.command}")  # each brings only what it needs
         getattr(command, arguments.command)(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        return _leave_quietly()
+    except BrokenPipeError:  # whoever read the output has gone
+        _drop_output()
+        return BROKEN_PIPE
     except KeyboardInterrupt:
         print("diht: interrupted", file=sys.stderr)
         return INTERRUPTED
     except MemoryError:
         return _complain("not enough memory")
-    except (ValueError, OSError) as error:
+    except ValueError as error:
         return _complain(str(error))
+    except OSError as error:
+        return _complain(_named(error))
     return 0
+
+
+def _named(error: OSError) -> str:
+    """Say what went wrong with which file; an error without a name that is not ours is one of standard output."""
+    if error.strerror is None:
+        return str(error)
+    if error.filename is None:
+        _drop_output()
+    return f"{error.filename or 'standard output'}: {error.strerror}"
 
 
 def _complain(message: str) -> int:
@@ -52,10 +64,9 @@ def _complain(message: str) -> int:
     return FAILED
 
 
-def _leave_quietly() -> int:
-    """Whoever read the output has gone: point it nowhere, so that the interpreter's last flush does not complain."""
+def _drop_output() -> None:
+    """Point standard output nowhere, so that the interpreter's last flush does not complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE
 
 
 # ----------------------------------------------------------------------------------------------------- arguments
@@ -220,6 +231,7 @@ def _add_fit(parser: _Arguments) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="the data (default: breast cancer, from scikit-learn)")
     data = parser.add_argument_group("data")
     data.add_argument("--target", metavar="NAME", help="column, or its number from 0 (default: the last)")
+    _add_max_features(data)
     _add_standardize(data, "scale columns to unit variance (default: if dense)")
     model = parser.add_argument_group("model")
     model.add_argument(
@@ -231,8 +243,7 @@ def _add_fit(parser: _Arguments) -> None:
     _add_loss(model, "see below (default: logistic or squared, as it fits)", "multinomial")
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
     solve = parser.add_argument_group("solve")
-    names = ["auto", *SOLVERS]
-    solve.add_argument("--solver", choices=names, default="auto", metavar="NAME", help=", ".join(names))
+    solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
     _add_exact(solve)
     solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
     _add_limits(solve)
@@ -258,6 +269,7 @@ def _add_certify(parser: _Arguments) -> None:
     parser.add_argument("file", metavar="FILE", help="the data, with targets")
     problem = parser.add_argument_group("problem")
     problem.add_argument("--target", metavar="NAME", help="column, or its number from 0")
+    _add_max_features(problem)
     _add_standardize(problem, "whether the ridge sees standardised columns")
     problem.add_argument("--k", type=_whole(1), metavar="K", help="how many features a model may use")
     problem.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge")
@@ -288,6 +300,10 @@ def _add_reproduce(parser: _Arguments) -> None:
     parser.add_argument("--data", metavar="FOLDER", help="where the data sets are")
     parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes for fig1 (default: all cores)")
     _add_quiet(parser)
+
+
+def _add_max_features(group: _Arguments) -> None:
+    group.add_argument("--max-features", type=_whole(1), metavar="D", help="refuse a file with more features")
 
 
 def _add_standardize(group: _Arguments, summary: str) -> None:

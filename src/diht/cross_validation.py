@@ -17,18 +17,17 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import validate_data
 
 from diht.constraint import Constraint
 from diht.design import as_design
 from diht.estimators import (
-    _FORMATS,
     SparseClassifier,
     SparseRegressor,
     _blas_threads,
     _class_weighted,
     _one_vs_rest,
     standard_deviations,
+    validated,
 )
 from diht.losses import Loss, Poisson
 from diht.multinomial import (
@@ -94,7 +93,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
         data = X
         numeric = {} if is_classifier(self) else {"y_numeric": True}
-        X, y = validate_data(self, X, y, **_FORMATS, **numeric)
+        X, y = validated(self, X, y, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", offset, X.shape[0])
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
@@ -264,7 +263,7 @@ def _paths(
         return [dict(solve_multinomial_path(several, ks, lams, plain.tol, plain.time_limit))]
     for y in targets.values():
         problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
-        results.append(solve_path(problem, ks, lams, plain._solver(problem), plain.tol, plain.time_limit))
+        results.append(solve_path(problem, ks, lams, plain._solver(), plain.tol, plain.time_limit))
     return results
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "lagrangian",
     "lower_bound",
     "margin",
+    "null_bound",
     "primal",
     "primal_from_dual",
     "saddle_point",
@@ -49,6 +50,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _U = 2.0**-53  # unit roundoff of float64
+_HALVINGS = 60  # of a dual point: beyond, the bound is nothing but rounding
 _TINY = 2.0**-1074  # what a product that underflows may lose
 # Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.
 _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
@@ -336,6 +338,26 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     if not np.isfinite(safe) or safe < trivial:
         return Bound(trivial, np.zeros_like(y), 0.0)
     return Bound(float(safe) + 0.0, alpha, float(value - safe))
+
+
+def null_bound(problem: Problem, b: float) -> Bound:
+    r"""Return the best of the bounds of alpha, alpha/2, alpha/4, ..., with alpha the dual point of the model without features.
+
+    F is convex and contains 0, and so does the set of balanced points: every multiple is feasible. D is concave along the ray and
+    rises at its beginning, unless alpha = 0 is the optimum, so that the bound is better than the trivial one; for a quadratic
+    conjugate it is at least 8/9 of the best on the ray. One product with X; scaling by powers of 2 is exact.
+    """
+    alpha = feasible(problem, np.asarray(problem.loss.derivative(np.full_like(problem.y, b), problem.y)))
+    g = _gradient(problem, alpha)
+    best = trivial = lower_bound(problem, np.zeros_like(alpha), np.zeros_like(g))
+    for _ in range(_HALVINGS):
+        bound = lower_bound(problem, alpha, g)
+        if bound.value > best.value:
+            best = bound
+        elif best is not trivial:
+            break
+        alpha, g = 0.5 * alpha, 0.5 * g
+    return best
 
 
 def upper_bound(

@@ -25,6 +25,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print_line
+from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
@@ -73,13 +74,14 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         `targets` maps what to print before a line to the targets, `s` are weights that sum to one, `previous` is what a
         warm start begins from.
         """
-        loss, constraint = self._loss(), self._constraint(X.shape[1])
+        loss = self._loss()
         seconds: Any = self.time_limit
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
         results, coefs = [], []
-        with _blas_threads(self.n_jobs):
+        with _blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
+            constraint = self._constraint(X.shape[1])
             scale = standard_deviations(design, s) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
                 problem = Problem(
@@ -89,7 +91,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 callback = self._callback(label, tasks, scale, X.dtype)
                 if tasks is not None:
                     tasks.begin_problem()
-                method = self._solver(problem)
+                method = self._solver()
                 result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
                 if tasks is not None:
                     tasks.end_problem()
@@ -128,12 +130,14 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
             )
         return constrained(min(k, choices), n_features, keep, groups, signs_of(self.sign, names, n_features))
 
-    def _solver(self, problem: Problem) -> Solver:
+    def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
         seed = self.random_state
+        if isinstance(seed, Integral) and seed < 0:
+            raise ValueError(f"random_state must not be negative, got {seed}")
         if seed is not None and not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
-        return as_solver(self._method(), problem, None if seed is None else int(seed))
+        return as_solver(self._method(), None if seed is None else int(seed))
 
     def _method(self) -> str | Solver:
         """Return what `solver` and `exact` ask for together."""
@@ -199,7 +203,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
     def _scores(self, X: Any) -> Array:
         """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, **_FORMATS)
+        X = validated(self, X, reset=False)
         coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
         if issparse(coef) or _FEW * len(self.support_) <= X.shape[1]:
             X, coef = X[:, self.support_], coef[:, self.support_]
@@ -392,7 +396,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
             The estimator itself.
         """
         data = X
-        X, y = validate_data(self, X, y, y_numeric=True, **_FORMATS)
+        X, y = validated(self, X, y, y_numeric=True)
         s = normalised_weights(sample_weight, X.shape[0])
         tasks = FitTasks.of(self, data, y, sample_weight, 1)
         self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks, offset)
@@ -655,7 +659,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
             The estimator itself.
         """
         data = X
-        X, y = validate_data(self, X, y, **_FORMATS)
+        X, y = validated(self, X, y)
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -711,9 +715,10 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     ) -> None:
         """Solve the one problem of all classes, and keep the figures."""
         check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)
-        constraint, seed = self._constraint(X.shape[1]), self.random_state
-        with _blas_threads(self.n_jobs):
+        seed = self.random_state
+        with _blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
+            constraint = self._constraint(X.shape[1])
             scale = standard_deviations(design, s) if self.standardize else None
             problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)
             result = solve_multinomial(
@@ -802,6 +807,32 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
 
 
+def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
+    """Return X, and y where it is given, as scikit-learn checks them; a column without numbers is refused by its name."""
+    kinds = getattr(X, "dtypes", None)
+    if kinds is not None and hasattr(X, "columns"):
+        for name, kind in zip(X.columns, kinds, strict=True):
+            _check_kind(f"column {name!r} of X", X[name], kind)
+    elif hasattr(X, "dtype") and not issparse(X):
+        _check_dates("X", X.dtype)
+    return validate_data(estimator, X, *y, **_FORMATS, **settings)
+
+
+def _check_kind(what: str, column: Any, kind: Any) -> None:
+    """Raise unless the cells of a data frame's column are numbers, or stand for some."""
+    _check_dates(what, kind)
+    if getattr(kind, "kind", "O") == "O":
+        try:
+            np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{what} must hold numbers, got type {kind} ({error})") from None
+
+
+def _check_dates(what: str, kind: Any) -> None:
+    if getattr(kind, "kind", "") in "mM":
+        raise ValueError(f"{what} must hold numbers, got dates or times of type {kind}")
+
+
 def _class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray[np.intp]) -> Vector:
     """Multiply the weights by those of the classes; every class must keep some weight."""
     totals = np.bincount(codes, weights=s)
@@ -815,7 +846,8 @@ def _class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray
             raise ValueError(f"class_weight must not be negative, got {class_weight!r}")
     empty = np.flatnonzero(totals * factors == 0)
     if len(empty):
-        raise ValueError(f"every class needs some weight, but class {classes.tolist()[empty[0]]!r} has none")
+        name = classes.tolist()[empty[0]]
+        raise ValueError(f"every class needs some weight, but class {name!r} has none, or none beside the others")
     return normalised_weights(s * factors[codes], len(s))
 
 

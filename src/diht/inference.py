@@ -20,17 +20,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from diht.design import as_design
 from diht.estimators import (
-    _FORMATS,
     SparseClassifier,
     SparseRegressor,
     _blas_threads,
     _class_weighted,
     _one_vs_rest,
     standard_deviations,
+    validated,
 )
 from diht.intercept import best_intercept
 from diht.losses import Loss, QuadraticConjugate, Squared
@@ -212,7 +212,7 @@ class _Data:
             raise TypeError(f"estimator must be one of this package, got {estimator!r}")
         check_is_fitted(estimator)
         numeric = {} if is_classifier(estimator) else {"y_numeric": True}
-        X, y = validate_data(estimator, X, y, reset=False, **_FORMATS, **numeric)
+        X, y = validated(estimator, X, y, reset=False, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         if not is_classifier(estimator):
             known = None if offset is None else finite_vector("offset", offset, X.shape[0])

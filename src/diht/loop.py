@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
-from diht.duality import Bound, lower_bound, primal
+from diht.duality import Bound, lower_bound, null_bound, primal
+from diht.empty_columns import compact
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
@@ -30,6 +31,7 @@ Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
 
 SOLVERS: dict[str, type[Solver]] = {
+    "auto": Auto,
     "diht": DIHT,
     "sdiht": SDIHT,
     "iht": IHT,
@@ -72,7 +74,8 @@ def solve(
     max_iter : int, optional
         Limit on steps (one step of a stochastic method is one block).
     time_limit : float, optional
-        Limit on seconds, without callbacks.
+        Limit on seconds, without callbacks; compiling, once on a machine, counts. A kernel that is being compiled when the time is
+        up is compiled to its end. What has been found by then is returned with a true bound.
     callback : callable, optional
         Gets an `Iterate` at each evaluation and returns True to stop.
     evaluate_every : int, optional
@@ -85,33 +88,23 @@ def solve(
     Result
         The best model and the best bound found, each kept apart from the other.
     """
-    method = as_solver(solver, problem)
+    method = as_solver(solver)
     limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    begin, part = as_start(problem, start), compact(problem)
+    if part is not None:
+        problem, begin, callback = part.problem, part.start(begin), part.callback(callback)
     loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
-        return loop.run(as_start(problem, start))
+        result = loop.run(begin)
+    return result if part is None else part.result(result)
 
 
-def as_solver(solver: str | Solver, problem: Problem, random_state: int | None = None) -> Solver:
-    """Return a method by its name, with the seed if it takes one; "auto" chooses by the problem's shape and loss."""
-    if solver == "auto":
-        return _seeded(Auto(), random_state)
+def as_solver(solver: str | Solver, random_state: int | None = None) -> Solver:
+    """Return a method by its name, with the seed if it takes one."""
     if isinstance(solver, str) and solver in SOLVERS:
-        solver = _by_name(solver, problem.shape[0])
-    if isinstance(solver, Solver):
-        return _seeded(solver, random_state)
-    raise ValueError(f"solver must be one of {['auto', *SOLVERS]} or a solver object, got {solver!r}")
-
-
-def _by_name(name: str, n_samples: int) -> Solver:
-    """Return a method with its defaults, in no more blocks than there are samples: nobody asked for more."""
-    solver = SOLVERS[name]()
-    if getattr(solver, "blocks", 0) > n_samples:
-        return replace(solver, blocks=n_samples)  # type: ignore[type-var]
-    return solver
-
-
-def _seeded(solver: Solver, random_state: int | None) -> Solver:
+        solver = SOLVERS[solver]()
+    if not isinstance(solver, Solver):
+        raise ValueError(f"solver must be one of {[*SOLVERS]} or a solver object, got {solver!r}")
     if random_state is None or not hasattr(solver, "random_state"):
         return solver
     return replace(solver, random_state=random_state)  # type: ignore[type-var]
@@ -307,6 +300,13 @@ class _Loop:
             self.bound = proved if point.bound is not None else replace(proved, alpha=proved.alpha.copy())
         return proved.value
 
+    def prove_anything(self, b: float) -> None:
+        """Where all is known that alpha = 0 proves, as after a short limit, prove more from the model without features."""
+        if self.bound is None or not self.bound.alpha.any():
+            proved = null_bound(self.problem, b)
+            if proved.value > self.best_bound:
+                self.bound = proved
+
     @property
     def best_bound(self) -> float:
         """The best bound so far."""
@@ -329,6 +329,7 @@ class _Loop:
         )  # of two that rounding cannot tell apart, the finer fit
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
+        self.prove_anything(b)
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         model = handed_out(problem, self.best_w, self.best_b, self.bound, self.limits.tol)
@@ -346,7 +347,7 @@ class _Loop:
             objective=certificate.objective,
             alpha=certificate.bound.alpha,
             certificate=certificate,
-            pool=() if pool is None else pool.models(problem.shape[1], problem.dtype, problem),
+            pool=() if pool is None else pool.models(problem),
             last=Model(last.w, problem.intercept_of(last.w, last.b), last_objective),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
             status=status,

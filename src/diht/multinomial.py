@@ -175,8 +175,14 @@ def sizes(W: Matrix) -> Vector:
 
 
 def losses(problem: MultinomialProblem, U: Matrix) -> Vector:
-    """Loss of each sample."""
-    return np.asarray(log_partition(U) - U[np.arange(len(U)), problem.codes])
+    """Loss of each sample, log(1 + sum of exp(difference of a score and its class's own)), to all digits where it is small."""
+    rows = np.arange(len(U))
+    V = U - U[rows, problem.codes][:, None]
+    top = V.max(axis=1)  # at least the 0 of the sample's own class
+    V -= top[:, None]
+    np.exp(V, out=V)
+    V[rows, problem.codes] = 0.0
+    return np.asarray(top + np.where(top > 0.0, np.log(V.sum(axis=1) + np.exp(-top)), np.log1p(V.sum(axis=1))))
 
 
 def primal(problem: MultinomialProblem, W: Matrix, U: Matrix) -> float:

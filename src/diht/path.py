@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.utils import check_array
 
+from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import as_design
 from diht.estimators import _blas_threads, standard_deviations
@@ -343,7 +344,7 @@ def sparse_path(
     grid = checked_lams(lams)
     y = as_targets(y, named)
     s = normalised_weights(sample_weight, n)
-    with _blas_threads(n_jobs):
+    with _blas_threads(n_jobs), printed(verbose):
         design = as_design(X, n_jobs)
         scale = standard_deviations(design, s) if standardize else None
 
@@ -411,7 +412,9 @@ def checked_ks(ks: Sequence[int] | None, most: int, what: str = "features") -> l
         raise ValueError(f"ks must be a sequence of whole numbers, got {ks!r}") from None
     except ValueError as error:
         raise ValueError(f"ks must be whole numbers, one or more: {error}") from None
-    if not chosen or chosen[-1] > most:
+    if not chosen:
+        raise ValueError("ks must hold at least one number, got none")
+    if chosen[-1] > most:
         raise ValueError(f"ks must be from 1 to the {most} {what}, got {list(ks)}")
     return chosen
 

@@ -205,19 +205,21 @@ class Problem:
         coef = np.asarray(coef, dtype=np.float64)
         return coef if self.scale is None else np.asarray((coef.T * self.scale).T)
 
-    def intercept_of(self, w: Vector, b: float) -> float:
-        """Intercept in the user's coordinates, from `b` of the centred design."""
-        return b if self.center is None else -self._at_center(w, -b)
+    def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
+        """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""
+        return b if self.center is None else -self._at_center(w, -b, support)
 
     def centred_intercept(self, w: Vector, intercept: float) -> float:
         """Turn an intercept in the user's coordinates into `b` of the centred design."""
         return intercept if self.center is None else self._at_center(w, intercept)
 
-    def _at_center(self, w: Vector, start: float) -> float:
+    def _at_center(self, w: Vector, start: float, support: NDArray[np.int64] | None = None) -> float:
         """Return start + center.coefficients - level, rounded once: terms as large as the means may cancel."""
         assert self.center is not None
-        support = np.flatnonzero(w)
-        coef = w[support] if self.scale is None else w[support] / self.scale[support]
+        if support is None:
+            support = np.flatnonzero(w)
+            w = w[support]
+        coef = w if self.scale is None else w / self.scale[support]
         return dot(np.append(self.center[support], -1.0), np.append(coef, self.level), start)
 
     def __repr__(self) -> str:
@@ -272,7 +274,10 @@ def finite_vector(name: str, values: ArrayLike, length: int) -> Vector:
 
 
 def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
-    """Return the weights of n samples divided by their sum, equal ones for None; ValueError where they are no weights."""
+    """Return the weights of n samples divided by their sum, equal ones for None; ValueError where they are no weights.
+
+    Those that sum to one already, up to rounding, are returned as they are.
+    """
     if sample_weight is None:
         return np.full(n, 1.0 / n)
     weights = finite_vector("sample_weight", sample_weight, n)
@@ -282,6 +287,8 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
     largest = float(weights.max())
     if largest == 0:
         raise ValueError("sample_weight must not be all zero")
+    if largest <= 1.0 and abs(float(weights.sum()) - 1.0) <= n * np.finfo(np.float64).eps:
+        return weights
     weights /= largest
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 

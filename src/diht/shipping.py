@@ -30,8 +30,9 @@ _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 _TYPES = """
     estimators.SparseRegressor estimators.SparseClassifier cross_validation.SparseRegressorCV cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
-    multinomial.MultinomialResult multinomial.MultinomialBound
+    multinomial.Multinomial multinomial.MultinomialResult multinomial.MultinomialBound
     duality.Bound duality.Screening shift.ShiftedBound sweep.WiderBound solvers.branch.TreeBound solvers.branch.Leaf
+    empty_columns.PaddedBound
     path.Path path.PathPoint constraint.Cardinality constraint.Node structure.Structured
     report.model.SavedModel report.model.Structure report.model.Equation report.model.Figures report.model.Data
 """

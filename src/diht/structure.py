@@ -202,25 +202,31 @@ def constrained(
     Constraint
         For `Problem(..., k=...)`.
     """
-    unit = _units(groups, n_features)
-    kept = np.unique(unit[features_given("keep", keep, n_features)])
+    kept = features_given("keep", keep, n_features)
+    if groups is not None:
+        kept = np.unique(_units(groups, n_features)[kept])
     choices = n_choices(n_features, keep, groups)
     if k > choices or (k < 1 and choices):
         what, beside = "features" if groups is None else "groups", " besides those to keep" * bool(len(kept))
         raise ValueError(f"k must be from 1 to the number of {what}{beside}, got k={k} with {choices} {what}")
     base = Node(int(k) + len(kept), kept, np.empty(0, dtype=np.int64)) if len(kept) else Cardinality(k)
     signs = _signs(sign, n_features)
-    return base if groups is None and signs is None else Structured(base, unit, signs)
+    return base if groups is None and signs is None else Structured(base, _units(groups, n_features), signs)
 
 
 def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:
     """The number of features, or of groups, besides those to keep."""
+    kept = features_given("keep", keep, n_features)
+    if groups is None:
+        return n_features - len(kept)
     unit = _units(groups, n_features)
-    return int(unit.max(initial=-1)) + 1 - len(np.unique(unit[features_given("keep", keep, n_features)]))
+    return int(unit.max(initial=-1)) + 1 - len(np.unique(unit[kept]))
 
 
 def indices_of(name: str, features: Any, names: Any) -> Any:
     """Return features as they are, or names of them as indices."""
+    if isinstance(features, str):
+        raise ValueError(f"{name} must be a list of features, got {features!r}")
     if features is None or np.asarray(features).dtype.kind not in "UO":
         return features
     if names is None:

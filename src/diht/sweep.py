@@ -427,7 +427,7 @@ class _Sweep:
 
     def solve(self, problem: Problem, start: Start | None) -> Result:
         """Solve for a point; from scratch where it has no neighbour."""
-        method, seconds = as_solver(self.solver, problem, self.random_state), self.share()
+        method, seconds = as_solver(self.solver, self.random_state), self.share()
         if type(method) is Auto and start is not None:
             deadline = np.inf if seconds is None else perf_counter() + seconds
             start = replace(start, stop=lambda: perf_counter() > deadline)

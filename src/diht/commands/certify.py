@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -66,7 +67,13 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         raise ValueError(
             f"{arguments.model}: certify knows no model of the multinomial loss yet; fit carries a certificate"
         )
-    table = read_for(model, arguments.file, arguments.target or model.data.target, needs_target=True)
+    table = read_for(
+        model,
+        arguments.file,
+        arguments.target or model.data.target,
+        needs_target=True,
+        max_features=arguments.max_features,
+    )
     columns = columns_of(model, table, np.arange(model.n_features))
     if table.X.shape[1] != model.n_features:
         raise ValueError(f"{table.path}: {table.X.shape[1]} features, where the model has {model.n_features}")
@@ -96,7 +103,7 @@ def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     A model of which only the features are given has coefficients that are not numbers yet.
     """
     given = read_given_model(arguments.model)
-    table = read_table(arguments.file, arguments.target)
+    table = read_table(arguments.file, arguments.target, max_features=arguments.max_features)
     loss, _ = choose_loss(table, arguments.loss)
     d = table.X.shape[1]
     values = (math.nan,) * len(given.names) if given.values is None else given.values
@@ -133,19 +140,27 @@ def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
 def _places(given: GivenModel, table: Table, path: str) -> list[int]:
     """Return the columns of features that are given by name, by number as the file counts, or by place from 0."""
     d, names = table.X.shape[1], table.feature_names
-    if given.values is not None and given.names == tuple(range(len(given.names))) and len(given.names) != d:
+    by_place = given.values is not None and given.names == tuple(range(len(given.names)))
+    if by_place and len(given.names) not in (0, d):  # none at all: an intercept alone
         raise ValueError(f"{path}: {len(given.names)} coefficients, where {table.path} has {d} features")
-    columns: dict[str | int, int] = {j: j for j in range(d)}
-    columns |= {str(j + (table.zero_based is False)): j for j in range(d)}
-    columns |= {feature_name(j, names, table.zero_based): j for j in range(d)}  # a name, even "1", is one before all
-    unknown = [name for name in given.names if name not in columns]
-    if unknown:
-        example = feature_name(0, names, table.zero_based)
-        raise ValueError(f"{path}: {table.path} has no feature {unknown[0]!r} (its first one is {example!r})")
-    places = [columns[name] for name in given.names]
+    named = {name: j for j, name in enumerate(names or ())}
+    places = [_place(name, named, d, table.zero_based) for name in given.names]
+    if -1 in places:
+        unknown, example = given.names[places.index(-1)], feature_name(0, names, table.zero_based)
+        raise ValueError(f"{path}: {table.path} has no feature {unknown!r} (its first one is {example!r})")
     if len(set(places)) < len(places):
         raise ValueError(f"{path}: a feature comes twice, by its name and by its number")
     return places
+
+
+def _place(name: str | int, named: dict[str, int], d: int, zero_based: bool | None) -> int:
+    """Return the column of a feature, -1 where there is none; a name, even "1", comes before a number."""
+    if isinstance(name, str) and name in named:
+        return named[name]
+    if isinstance(name, str):
+        number = name if named else name.removeprefix("feature ")
+        name = int(number) - (zero_based is False) if re.fullmatch(r"0|[1-9][0-9]{0,17}", number) else -1
+    return name if 0 <= name < d else -1
 
 
 def _k_for(arguments: argparse.Namespace, default: int, n_features: int, used: int) -> int:

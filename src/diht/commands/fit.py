@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from diht.commands import warn
 from diht.commands.interrupt import Interrupt
 from diht.commands.targets import choose_loss
-from diht.datasets import Table, atomic_write, load_breast_cancer, read_table
+from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
 from diht.multinomial import Multinomial
@@ -39,13 +39,12 @@ def fit(arguments: argparse.Namespace) -> None:
     _check_folder(arguments.out)
     if arguments.exact and arguments.solver not in ("auto", "branch"):
         raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
-    if arguments.file is None and arguments.target is not None:
-        raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
-    table = load_breast_cancer() if arguments.file is None else read_table(arguments.file, arguments.target)
+    table = _table(arguments)
     loss, why = choose_loss(table, arguments.loss)
+    _check_method(arguments, table, loss)
     estimator = _estimator(arguments, table, loss)
     with Interrupt() as interrupt:
-        print(_opening(table, estimator, loss, why), end="\n\n", flush=True)
+        gone = _print(f"{_opening(table, estimator, loss, why)}\n")
         _run(estimator, table, LiveLine(not arguments.quiet), interrupt)
     model = SavedModel.of(estimator, table)
     results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
@@ -56,9 +55,32 @@ def fit(arguments: argparse.Namespace) -> None:
         interrupt.asked,
         exact=arguments.exact or arguments.solver == "branch",
     )
-    print(fit_report(model, effects, context), end="\n\n")
-    print(_closing(results), flush=True)
-    print(f"Written: {', '.join(_write_report(arguments.out, model, results, effects))}")
+    report = f"{fit_report(model, effects, context)}\n\n{_closing(results)}"
+    try:
+        written = _write_report(arguments.out, model, results, effects)
+    except OSError:
+        print(report, flush=True)
+        raise
+    if gone is not None:
+        raise gone
+    print(f"{report}\nWritten: {', '.join(written)}")
+
+
+def _print(text: str) -> BrokenPipeError | None:
+    """Print a text; return the error where whoever read the output has gone, for the files are to be written all the same."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError as error:
+        return error
+    return None
+
+
+def _table(arguments: argparse.Namespace) -> Table:
+    if arguments.file is not None:
+        return read_table(arguments.file, arguments.target, max_features=arguments.max_features)
+    if arguments.target is not None:
+        raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
+    return load_breast_cancer()
 
 
 def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:
@@ -98,6 +120,16 @@ def _check_folder(path: str) -> None:
         raise ValueError(f"argument --out: {path}:{which} is a file, not a folder")
     if not os.access(there, os.W_OK | os.X_OK):
         raise ValueError(f"argument --out: {path} cannot be written: no permission for {there}")
+
+
+def _check_method(arguments: argparse.Namespace, table: Table, loss: Loss | Multinomial) -> None:
+    """Raise where a method is asked for that the loss does not have; of two classes the multinomial one has all."""
+    several = isinstance(loss, Multinomial) and len(np.unique(np.asarray(table.y))) > 2
+    if several and (arguments.exact or arguments.solver != "auto"):
+        given = "--exact" if arguments.exact else "--solver"
+        raise ValueError(
+            f"argument {given}: the multinomial loss of more than two classes has one method, leave it out"
+        )
 
 
 def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss | Multinomial) -> Any:
@@ -179,14 +211,12 @@ def _write_report(
     coefficients = draw_coefficients(bars, f"Coefficients: {count}", axis + _direction(model) + _legend(model))
     os.makedirs(folder, exist_ok=True)
     files = {
-        "model.json": to_json(model).encode(),
-        "convergence.png": to_png(convergence),
-        "coefficients.png": to_png(coefficients),
+        os.path.join(folder, "model.json"): to_json(model).encode(),
+        os.path.join(folder, "convergence.png"): to_png(convergence),
+        os.path.join(folder, "coefficients.png"): to_png(coefficients),
     }
-    for name, content in files.items():
-        with atomic_write(os.path.join(folder, name)) as file:
-            file.write(content)
-    return [os.path.join(folder, name) for name in files]
+    write_files(files)
+    return list(files)
 
 
 def _bars(model: SavedModel, equation: Equation, label: str, effect: NDArray[np.float64] | None) -> Bars:

@@ -7,6 +7,7 @@ import csv
 import io
 import re
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,21 +44,29 @@ def predict(arguments: argparse.Namespace) -> None:
         file.write(text.getvalue().encode())
 
 
-def read_for(model: SavedModel, path: str, target: str | None, needs_target: bool) -> Table:
+def read_for(
+    model: SavedModel, path: str, target: str | None, needs_target: bool, max_features: int | None = None
+) -> Table:
     """Read data for a model: with its columns by name, or as many of them as it knows."""
     names = model.feature_names
-    by_name = names is not None and not all(re.fullmatch(r"x\d+", name) for name in names)
+    by_name = names is not None and not _are_numbered(names)
     table = read_table(
         path,
         target,
         n_features=None if by_name else model.n_features,
         needs_target=needs_target,
         zero_based=model.data.zero_based,
+        max_features=max_features,
     )
     nameless = names is None or table.feature_names is None
     if nameless and table.X.shape[1] != model.n_features:
         raise ValueError(f"{path}: {table.X.shape[1]} features, where the model has {model.n_features}")
     return table
+
+
+def _are_numbered(names: Sequence[str]) -> bool:
+    """Whether columns have the names x0, x1, ... of a file without a header."""
+    return all(re.fullmatch(r"x\d+", name) for name in names)
 
 
 def columns_of(model: SavedModel, table: Table, needed: Indices) -> Indices | None:
@@ -69,5 +78,7 @@ def columns_of(model: SavedModel, table: Table, needed: Indices) -> Indices | No
     missing = [model.feature_names[j] for j in needed if columns[j] < 0]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-        raise ValueError(f"{table.path}: no column {', '.join(map(repr, missing[:5]))}{more}, which the model needs")
+        names = f"{', '.join(map(repr, missing[:5]))}{more}"
+        header = "; the file has no header" if _are_numbered(table.feature_names) else ""
+        raise ValueError(f"{table.path}: no column {names}, which the model needs{header}")
     return columns

@@ -6,7 +6,7 @@ from diht.datasets.home import get_data_home
 from diht.datasets.reading import read_table
 from diht.datasets.standin import rcv1_standin
 from diht.datasets.table import Table
-from diht.datasets.writing import atomic_write
+from diht.datasets.writing import atomic_write, write_files
 
 __all__ = [
     "Table",
@@ -18,4 +18,5 @@ __all__ = [
     "load_breast_cancer",
     "rcv1_standin",
     "read_table",
+    "write_files",
 ]

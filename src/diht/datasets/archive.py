@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from diht.datasets.columns import check_names, check_width, describe_missing, first_not_finite
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
+from diht.memory import NotEnoughMemoryError, features_bytes, require_memory
 
 __all__ = ["read_npz"]
 
@@ -34,9 +35,13 @@ def _load(path: str, target: str) -> tuple[Arrays, list[str]]:
         try:
             with np.load(stream, allow_pickle=False) as archive:
                 files = list(archive.files)
+                sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
                 for name in files:
                     if name in wanted:
+                        require_memory(sizes[name], f"{path}: the numbers of the array {name!r}")
                         arrays[name] = archive[name]
+        except NotEnoughMemoryError:
+            raise
         except Exception as error:  # damaged bytes surface as any of a dozen types, and all mean the same
             if "allow_pickle" in str(error):
                 raise ValueError(f"{path}: the array {name!r} holds Python objects; save numbers or strings") from None
@@ -49,8 +54,10 @@ def _floats(path: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return float32 as it is and every other real type as float64."""
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{path}: the array {name!r} has type {array.dtype}, not real numbers")
-    single = array.dtype.kind == "f" and array.dtype.itemsize == 4
-    return np.asarray(array, dtype=np.float32 if single else np.float64)
+    dtype = np.dtype(np.float32 if array.dtype.kind == "f" and array.dtype.itemsize == 4 else np.float64)
+    if array.dtype != dtype:
+        require_memory(8.0 * array.size, f"{path}: the numbers of the array {name!r} as {dtype}")
+    return np.asarray(array, dtype=dtype)
 
 
 def _integers(path: str, name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -85,6 +92,8 @@ def _sparse(path: str, arrays: Arrays) -> Any:
     shape = tuple(_integers(path, "shape", arrays["shape"]).tolist())
     if len(shape) != 2 or data.ndim != 1:
         raise ValueError(f"{path}: a sparse array of shape {shape}, not (samples, features)")
+    counts = f"{shape[0]:,} samples with {shape[1]:,} features"
+    require_memory(8.0 * shape[0] + features_bytes(shape[1]), f"{path}: {counts}")
     try:
         if kind == "coo":
             X = sp.coo_array((data, tuple(where)), shape=shape)
@@ -138,16 +147,21 @@ def _matrix(path: str, arrays: Arrays, files: list[str]) -> Any:
     return X
 
 
-def _fit_width(path: str, X: Any, n_features: int | None, padded: bool) -> Any:
+def _fit_width(path: str, X: Any, n_features: int | None, max_features: int | None, padded: bool) -> Any:
     """Check the number of features; a sparse array without names may lack the last ones."""
     if n_features is None or not padded or X.shape[1] > n_features:
-        check_width(path, X.shape[1], n_features)
+        check_width(path, X.shape[1], n_features, max_features)
         return X
     return type(X)((X.data, X.indices, X.indptr), shape=(X.shape[0], n_features))
 
 
 def read_npz(
-    path: str, target: str | None = None, *, n_features: int | None = None, needs_target: bool = True
+    path: str,
+    target: str | None = None,
+    *,
+    n_features: int | None = None,
+    needs_target: bool = True,
+    max_features: int | None = None,
 ) -> Table:
     """Read an npz archive; see `read_table` for the arguments.
 
@@ -163,7 +177,7 @@ def read_npz(
         raise ValueError(f"{path}: {len(names)} names for {X.shape[1]} features")
     check_names(path, names or [])
     _check_finite(path, X, names)
-    X = _fit_width(path, X, n_features, not isinstance(X, np.ndarray) and names is None)
+    X = _fit_width(path, X, n_features, max_features, not isinstance(X, np.ndarray) and names is None)
     if key not in arrays:
         if needs_target:
             raise ValueError(describe_missing(path, "array", key, files))

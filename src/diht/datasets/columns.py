@@ -17,14 +17,25 @@ def check_names(path: str, names: Sequence[str]) -> None:
     seen: dict[str, int] = {}
     for position, name in enumerate(names):
         if name in seen:
-            raise ValueError(f"{path}: the columns {seen[name]} and {position} are both named {name!r}")
+            data = "; is it data, and a header missing?" if _is_number(name) else ""
+            raise ValueError(f"{path}: the columns {seen[name]} and {position} are both named {name!r}{data}")
         seen[name] = position
 
 
-def check_width(path: str, found: int, n_features: int | None) -> None:
-    """Raise unless a dense table has as many features as expected."""
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def check_width(path: str, found: int, n_features: int | None, max_features: int | None) -> None:
+    """Raise unless a dense table has as many features as expected, and no more than are allowed."""
     if n_features is not None and found != n_features:
         raise ValueError(f"{path}: {found} features, where {n_features} are expected")
+    if max_features is not None and found > max_features:
+        raise ValueError(f"{path}: {found} features, where at most {max_features} are allowed")
 
 
 def describe_missing(path: str, kind: str, name: str, names: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -15,10 +16,13 @@ from numpy.typing import NDArray
 from diht.datasets.columns import check_names, check_width, find_target, first_not_finite, position_in
 from diht.datasets.opening import opened
 from diht.datasets.table import Table
+from diht.memory import require_memory
 
 __all__ = ["read_delimited"]
 
 _MISSING = {"", "?", "-", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
+
+_CELLS = 2**24  # after so many more it is asked again how much memory is free
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -65,21 +69,31 @@ def _rows(path: str, stream: BinaryIO, tabs: bool) -> Iterator[Row]:
 def _is_header(cells: Sequence[str], target: str | int | None) -> bool:
     """Whether the first row holds names.
 
-    It does where a cell other than the target's is a text that does not stand for a missing value; and where it
-    counts 0, 1, 2, ..., as unnamed columns of a data frame do.
+    It does where a cell other than the target's is a text that does not stand for a missing value; where the target's is one
+    and all others are empty; and where it counts 0, 1, 2, ..., as unnamed columns of a data frame do.
     """
     if len(cells) > 2 and list(cells) == [str(j) for j in range(len(cells))]:
         return True
-    skip = position_in(len(cells), -1 if target is None else target)
+    skip = position_in(len(cells), -1 if target is None else _unnumbered(target))
     others = [cell for j, cell in enumerate(cells) if j != skip or len(cells) == 1]
-    return any(_number(cell) is None and not _is_missing(cell) for cell in others)
+    return any(map(_is_text, cells if not any(others) else others))
+
+
+def _is_text(cell: str) -> bool:
+    return _number(cell) is None and not _is_missing(cell)
+
+
+def _unnumbered(target: str | int) -> str | int:
+    """Return the number of a target that has the name of a column without a header, such as x3; else the target."""
+    match = re.fullmatch(r"x(\d+)", str(target))
+    return int(match[1]) if match else target
 
 
 def _numbered(width: int, target: str | int | None, position: int | None) -> list[str]:
     """Name the columns of a file without a header x0, x1, ...; they are counted as if the target were there."""
     lacking = None
     if position is None and target is not None:
-        lacking = position_in(width + 1, str(target).removeprefix("x"))
+        lacking = position_in(width + 1, _unnumbered(target))
     return [f"x{j}" for j in range(width + (lacking is not None)) if j != lacking]
 
 
@@ -91,8 +105,11 @@ def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
 
 def _collect(path: str, rows: Iterable[Row], names: Sequence[str], position: int | None) -> tuple[Any, Any, Any]:
     """Return the features' values row after row, the targets' cells and the line numbers."""
-    values, labels, lines = array("d"), [], array("q")
+    values, labels, lines, asked = array("d"), [], array("q"), 0
     for line, cells in rows:
+        if len(values) > asked:  # an array grows by a part of its size; it may be moved
+            asked = len(values) + max(_CELLS, len(values) // 4)
+            require_memory(8.0 * max(_CELLS, len(values) // 8), f"{path}: line {line}: {len(values):,} and more cells")
         if position is not None:
             labels.append(cells.pop(position).strip())
         try:
@@ -132,6 +149,7 @@ def read_delimited(
     tabs: bool = False,
     n_features: int | None = None,
     needs_target: bool = True,
+    max_features: int | None = None,
 ) -> Table:
     """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
     with opened(path) as stream:
@@ -151,7 +169,7 @@ def read_delimited(
         target_name = None if position is None else names.pop(position)
         if not names:
             raise ValueError(f"{path}: no column besides the target {target_name!r}")
-        check_width(path, len(names), n_features)
+        check_width(path, len(names), n_features, max_features)
         values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, position)
     if not lines:
         raise ValueError(f"{path}: no data below the header")

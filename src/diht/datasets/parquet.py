@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 from diht.datasets.columns import check_names, check_width, find_target, first_not_finite
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
+from diht.memory import NotEnoughMemoryError, require_memory
 
 __all__ = ["read_parquet"]
+
+
+_COPIES = 2  # of all numbers that are held at once: as they are in the file, or column by column, and as a matrix
 
 
 def _load(path: str) -> Any:
@@ -22,10 +26,16 @@ def _load(path: str) -> Any:
         raise ValueError(f"{path}: reading Parquet needs pyarrow: pip install 'diht[parquet]'") from None
     with opened(path) as stream:
         try:
-            table = pq.ParquetFile(stream, page_checksum_verification=True).read()
+            file = pq.ParquetFile(stream, page_checksum_verification=True)
+            rows, kinds = file.metadata.num_rows, file.schema_arrow.types
+            width = 4.0 if all(kind == "float" for kind in kinds) else 8.0
+            require_memory(_COPIES * width * rows * len(kinds), f"{path}: {rows:,} rows of {len(kinds):,} columns")
+            table = file.read()
             table.validate(full=True)
             index = (table.schema.pandas_metadata or {}).get("index_columns", [])
             return table.drop_columns([name for name in table.column_names if name in index])
+        except NotEnoughMemoryError:
+            raise
         except Exception as error:  # damaged bytes surface as any of a dozen types, and all mean the same
             raise ValueError(f"{path}: not a Parquet file, or a damaged one ({one_line(error)})") from None
 
@@ -76,7 +86,12 @@ def _targets(path: str, name: str, column: Any, needed: bool) -> NDArray[Any] | 
 
 
 def read_parquet(
-    path: str, target: str | int | None = None, *, n_features: int | None = None, needs_target: bool = True
+    path: str,
+    target: str | int | None = None,
+    *,
+    n_features: int | None = None,
+    needs_target: bool = True,
+    max_features: int | None = None,
 ) -> Table:
     """Read a Parquet file into a dense table; see `read_table` for the arguments."""
     table = _load(path)
@@ -88,7 +103,7 @@ def read_parquet(
     target_name = None if position is None else names.pop(position)
     if not names:
         raise ValueError(f"{path}: no column besides the target {target_name!r}")
-    check_width(path, len(names), n_features)
+    check_width(path, len(names), n_features, max_features)
     columns = [_numbers(path, name, table.column(name)) for name in names]
     X = np.empty((table.num_rows, len(names)), np.result_type(*{column.dtype for column in columns}))
     for j, column in enumerate(columns):

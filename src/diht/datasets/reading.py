@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import PurePath
+from typing import Any
 
 from diht.datasets.opening import COMPRESSIONS, check_exists
 from diht.datasets.table import Table
@@ -54,6 +55,7 @@ def read_table(
     n_features: int | None = None,
     needs_target: bool = True,
     zero_based: bool | None = None,
+    max_features: int | None = None,
 ) -> Table:
     """Read a data file.
 
@@ -74,6 +76,9 @@ def read_table(
         `target`, the last column of a CSV or Parquet file is taken for it only if `n_features` leaves one over.
     zero_based : bool, optional
         Whether svmlight indices start at 0; by default they do where an index 0 occurs in the file.
+    max_features : int, optional
+        The most features that there may be.  By default an svmlight or a sparse npz file may have as many as the free
+        memory holds the vectors of in a fit: a wrong index is an error, not a wide table.
 
     Returns
     -------
@@ -85,7 +90,8 @@ def read_table(
         If there is no such file.
     ValueError
         In one line that names the file and the place in it: not readable as its name promises, values missing or
-        not finite, no such target, another number of features than `n_features`.
+        not finite, no such target, another number of features than `n_features`, more than `max_features`; or
+        more entries, or more features of a model, than the free memory holds.
 
     Notes
     -----
@@ -96,22 +102,23 @@ def read_table(
     path = os.fspath(path)
     check_exists(path)
     suffix = _suffix(path)
+    expected: dict[str, Any] = {"n_features": n_features, "needs_target": needs_target, "max_features": max_features}
     if suffix in _DELIMITED:
         from diht.datasets.delimited import read_delimited
 
         tabs = suffix == ".tsv"
-        return read_delimited(path, target, tabs=tabs, n_features=n_features, needs_target=needs_target)
+        return read_delimited(path, target, tabs=tabs, **expected)
     if suffix in _PARQUET:
         from diht.datasets.parquet import read_parquet
 
-        return read_parquet(path, target, n_features=n_features, needs_target=needs_target)
+        return read_parquet(path, target, **expected)
     if suffix in _NPZ:
         from diht.datasets.archive import read_npz
 
         name = None if target is None else str(target)
-        return read_npz(path, name, n_features=n_features, needs_target=needs_target)
+        return read_npz(path, name, **expected)
     if target is not None:
         raise ValueError(f"{path}: an svmlight file has no columns to choose a target {target!r} from")
     from diht.datasets.svmlight import read_svmlight
 
-    return read_svmlight(path, n_features=n_features, needs_target=needs_target, zero_based=zero_based)
+    return read_svmlight(path, zero_based=zero_based, **expected)

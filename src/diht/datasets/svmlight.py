@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from diht.datasets.opening import line_blocks, opened
 from diht.datasets.table import Table
+from diht.memory import features_bytes, require_memory
 
 __all__ = ["read_svmlight"]
 
@@ -23,14 +25,17 @@ _INT32_MAX = np.iinfo(np.int32).max
 class _Growing:
     """An array that grows in place, so that no second copy of it ever exists where the allocator can extend."""
 
-    def __init__(self, dtype: type[np.generic]) -> None:
+    def __init__(self, dtype: type[np.generic], path: str) -> None:
+        self._path = path
         self._array: NDArray[Any] = np.empty(0, dtype)
         self._size = 0
 
     def extend(self, part: NDArray[Any]) -> None:
         size = self._size + part.size
         if size > self._array.size:  # refcheck: the array is private, nothing else refers to it
-            self._array.resize(max(size, self._array.size * 5 // 4), refcheck=False)
+            room = max(size, self._array.size * 5 // 4)
+            require_memory((room - self._array.size) * self._array.itemsize, f"{self._path}: {size:,} and more entries")
+            self._array.resize(room, refcheck=False)
         self._array[self._size : size] = part
         self._size = size
 
@@ -58,10 +63,14 @@ class _Block:
     index: NDArray[np.int64]
     value: NDArray[np.float64]
 
+    def place(self, at: int) -> str:
+        """Name the file and the line that holds byte `at`."""
+        line = self.first_line + self.text.count(b"\n", 0, at)
+        return f"{self.path}: line {line}"
+
     def fail(self, at: int, message: str) -> NoReturn:
         """Raise with the number of the line that holds byte `at`."""
-        line = self.first_line + self.text.count(b"\n", 0, at)
-        raise ValueError(f"{self.path}: line {line}: {message}")
+        raise ValueError(f"{self.place(at)}: {message}")
 
     def token(self, at: int) -> bytes:
         match = _TOKEN.match(self.text, at)
@@ -176,12 +185,12 @@ def _check_targets(block: _Block, unlabelled: bool) -> None:
 class _Samples:
     """All blocks so far, as the arrays of a CSR matrix whose indices are still those of the file."""
 
-    def __init__(self, needs_target: bool, zero_based: bool | None) -> None:
+    def __init__(self, path: str, needs_target: bool, zero_based: bool | None, max_features: int | None) -> None:
         self.rows, self.pairs, self.smallest, self.largest = 0, 0, 1, -1
-        self._needs_target, self._zero_based = needs_target, zero_based
+        self._needs_target, self._zero_based, self._max_features = needs_target, zero_based, max_features
         self._unlabelled = False
-        self._targets, self._values = _Growing(np.float64), _Growing(np.float64)
-        self._indices, self._row_ends = _Growing(np.int32), _Growing(np.int64)
+        self._targets, self._values = _Growing(np.float64, path), _Growing(np.float64, path)
+        self._indices, self._row_ends = _Growing(np.int32, path), _Growing(np.int64, path)
         self._row_ends.extend(np.zeros(1, np.int64))
 
     def add(self, block: _Block) -> None:
@@ -197,13 +206,24 @@ class _Samples:
 
     def _add_pairs(self, block: _Block) -> None:
         self.smallest = min(self.smallest, int(block.index.min()))
-        self.largest = max(self.largest, int(block.index.max()))
+        if int(block.index.max()) > self.largest:
+            self.largest = int(block.index.max())
+            self._check_largest(block)
         if self.smallest == 0 and self._zero_based is False:
             block.fail(block.row_of(int(block.index.argmin())), "index 0, where indices must start at 1")
         if self.largest > _INT32_MAX:
             self._indices.widen()
         self._indices.extend(block.index)
         self._values.extend(block.value)
+
+    def _check_largest(self, block: _Block) -> None:
+        """Raise where the largest index means more features than are allowed, or than the memory has room for."""
+        at = block.row_of(int(block.index.argmax()))
+        if self._max_features is None:
+            coefficients = f"index {self.largest}: so many coefficients of a model"
+            require_memory(features_bytes(self.largest), f"{block.place(at)}: {coefficients}")
+        elif self.largest > self._max_features:
+            block.fail(at, f"index {self.largest}, where at most {self._max_features} features are allowed")
 
     @property
     def zero_based(self) -> bool:
@@ -232,7 +252,12 @@ class _Samples:
 
 
 def read_svmlight(
-    path: str, *, n_features: int | None = None, needs_target: bool = True, zero_based: bool | None = None
+    path: str,
+    *,
+    n_features: int | None = None,
+    needs_target: bool = True,
+    zero_based: bool | None = None,
+    max_features: int | None = None,
 ) -> Table:
     """Read an svmlight file into a CSR table.
 
@@ -246,13 +271,16 @@ def read_svmlight(
         False: lines may begin with a pair, if all of them do.
     zero_based : bool, optional
         Whether indices start at 0; by default they do where an index 0 occurs.
+    max_features : int, optional
+        The most columns that there may be; by default as many as there is memory for in a fit.
 
     Notes
     -----
     Numbers are rounded correctly, as Python's ``float`` does.  ``qid:n`` and comments are skipped, unsorted rows
     sorted.  The text is parsed a few megabytes at a time; what is held is the table.
     """
-    parse, samples = _Parser(path), _Samples(needs_target, zero_based)
+    most = sys.maxsize if max_features is None and n_features is not None else max_features
+    parse, samples = _Parser(path), _Samples(path, needs_target, zero_based, most)
     with opened(path) as stream:
         for text in line_blocks(stream):
             samples.add(parse(text if samples.rows else text.removeprefix(_BOM)))
@@ -262,5 +290,7 @@ def read_svmlight(
         raise ValueError(f"{path}: no index:value pair in the whole file")
     if n_features is not None and samples.width > n_features:
         raise ValueError(f"{path}: the largest index {samples.largest} is beyond the {n_features} features expected")
+    if max_features is not None and samples.width > max_features:
+        raise ValueError(f"{path}: {samples.width} features, where at most {max_features} are allowed")
     zero_based, y = samples.zero_based, samples.y()
     return Table(samples.X(max(samples.width, n_features or 0)), y, None, None, path, zero_based)

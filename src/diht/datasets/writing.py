@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO
 
-__all__ = ["atomic_write"]
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["atomic_write", "write_files"]
+
+
+def write_files(files: Mapping[str, bytes]) -> None:
+    """Write several files, by their paths; none takes its place before all of them are on the disk."""
+    with ExitStack() as stack:
+        for path, content in files.items():
+            file = stack.enter_context(atomic_write(path))
+            file.write(content)
+            _flush(file, path)
+
+
+class _Named(io.FileIO):
+    """A file whose errors name the path that was asked for, whichever call it is that empties a buffer into it."""
+
+    def __init__(self, written: str, mode: str, asked: str) -> None:
+        super().__init__(written, mode)
+        self._asked = asked
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        with _naming(self._asked):
+            return super().write(data)
 
 
 @contextmanager
@@ -38,7 +63,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     special = os.path.exists(real) and not os.path.isfile(real)
     written = real if special else os.path.join(os.path.dirname(real), f".{secrets.token_hex(8)}.tmp")
     with _naming(name):
-        file = open(written, "wb" if special else "xb")  # noqa: SIM115 (closed below, before it is renamed)
+        file = io.BufferedWriter(_Named(written, "wb" if special else "xb", name))
     try:
         with file:
             yield file
@@ -72,4 +97,6 @@ def _naming(name: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.strerror is None:  # named already
+            raise
         raise type(error)(f"{name}: cannot be written: {error.strerror}") from None

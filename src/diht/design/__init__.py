@@ -16,6 +16,7 @@ from diht.design.spectral import spectral_bound
 from diht.design.step import Step
 from diht.design.threads import effective_n_threads
 from diht.design.view import AffineView, affine
+from diht.memory import features_bytes, require_memory
 
 __all__ = [
     "LARGEST",
@@ -52,7 +53,8 @@ def as_design(X: Any, n_threads: int | None = None) -> Design:
     Raises
     ------
     ValueError
-        If X is not a matrix of finite real numbers with at least one row and one column.
+        If X is not a matrix of finite real numbers with at least one row and one column, or has so many columns that the
+        coefficients of a model do not fit into the memory.
     """
     if isinstance(X, Design):
         return X
@@ -106,6 +108,7 @@ def _sparse(X: Any, n_threads: int) -> SparseDesign:
     from diht.design import kernels
 
     _check_shape(X.shape)
+    require_memory(features_bytes(X.shape[1]), f"X: the coefficients of {X.shape[1]:,} features")
     dtype = _real_dtype(X.dtype)
     if X.format not in ("csr", "csc"):
         X = X.tocsr()

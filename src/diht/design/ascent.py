@@ -165,7 +165,7 @@ class ProximalAscent:
         from diht.design import relaxation
 
         relaxation.proximal_epochs(
-            self.matrix, epochs, self.refreshes, self.order, self.run_length, self.seed, self.q, self.w, self.center,
+            *self.matrix, epochs, self.refreshes, self.order, self.run_length, self.seed, self.q, self.w, self.center,
             self.previous, self.inside, self.m, self.at, self.magnitudes, self.scalars, self.lam, self.alpha, self.y, self.s,
             self.norms, self.loss,
         )  # fmt: skip

@@ -161,6 +161,10 @@ class Design(ABC):
     def columns(self, support: Index) -> Design:
         """Return a compact copy restricted to some features."""
 
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that may hold anything but zeros."""
+        return np.arange(self.shape[1])
+
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
         return len(support) / max(1, self.shape[1])

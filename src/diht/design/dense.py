@@ -17,18 +17,23 @@ from diht.design.base import (
     Index,
     StoredDesign,
     frozen,
+    frozen_vector,
 )
 from diht.design.step import Codes, Vector
+from diht.design.threads import run_parts
 
 SMALL = 30_000  # entries up to which whole products are as fast as anything else
+GATHERED = 1_000_000  # entries up to which a copy of a few columns, multiplied by BLAS, is as fast as a compiled loop over them
+WIDE = 20_000  # length of a row (a column, in Fortran order) beyond which too few of them stay in the cache between two products
 _LONG = 10_000_000  # entries from which on several threads of BLAS pay
 
 
 class DenseDesign(StoredDesign):
     """A dense matrix of float32 or float64, never copied if it is contiguous.
 
-    Full products of float64 matrices, and all those of small ones, go to BLAS. Everything else is compiled: float32 entries are
-    converted in registers, and the fused step reads each row once. A Fortran-ordered matrix is treated in chunks of rows.
+    Products of float64 matrices go to BLAS, which needs no compiling; both of them together chunk by chunk, so that X is read once.
+    Everything else is compiled: float32 entries are converted in registers, and the fused step reads each row once. A
+    Fortran-ordered matrix is treated in chunks of rows.
 
     Parameters
     ----------
@@ -112,9 +117,12 @@ class DenseDesign(StoredDesign):
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
         """Compute ``X w``, or ``X[rows] w``."""
         chosen = self._hint(support)
-        if rows is None and self.dtype == np.float64 and (chosen.size == 0 or self._is_small):
+        if rows is None and self.dtype == np.float64 and (chosen.size == 0 or self._X.size <= GATHERED):
             self._passes += (chosen.size or self.shape[1]) / self.shape[1]
-            return np.asarray(self._X @ np.asarray(w, dtype=np.float64))
+            w = np.asarray(w, dtype=np.float64)
+            if chosen.size == 0 or self._is_small:
+                return np.asarray(self._X @ w)
+            return np.asarray(self._X[:, chosen] @ w[chosen])
         before = self._passes
         out = super().matvec(w, support, rows)
         if chosen.size:
@@ -130,10 +138,38 @@ class DenseDesign(StoredDesign):
 
     def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
         """Compute ``X w`` and ``X' c`` with one read of X."""
-        if not self._is_small:
+        if self._is_small:
+            self._passes -= 1.0  # the second product finds X in the cache
+            return self.matvec(w), self.rmatvec(c)
+        if self.dtype != np.float64 or self._kernel_view.shape[1] > WIDE:
             return super().matvec_rmatvec(w, c)
-        self._passes -= 1.0  # the second product finds X in the cache
-        return self.matvec(w), self.rmatvec(c)
+        self._passes += 1.0
+        w, c = frozen_vector("w", w, self.shape[1]), frozen_vector("c", c, self.shape[0])
+        if self._by_rows:
+            return self._products(w, c)
+        g, u = self._products(c, w)
+        return u, g
+
+    def _products(self, right: Vector, left: Vector) -> tuple[Vector, Vector]:
+        """Compute ``A right`` and ``A' left`` for A the stored rows of memory; a chunk is in the cache for the second product."""
+        A = self._kernel_view
+        n, width = A.shape
+        product, step = np.empty(n), ENTRIES_PER_CHUNK // width
+        # The threads of BLAS do long products, else those of the pool.
+        n_parts = 1 if self.long_products else max(1, min(self.n_threads, n, A.size // ENTRIES_PER_THREAD))
+
+        def part(start: int, stop: int) -> Vector:
+            total = np.zeros(width)
+            for begin in range(start, stop, step):
+                rows = slice(begin, min(begin + step, stop))
+                np.dot(A[rows], right, out=product[rows])
+                total += left[rows] @ A[rows]
+            return total
+
+        sums = run_parts(part, list(pairwise(n * t // n_parts for t in range(n_parts + 1))))
+        for other in sums[1:]:
+            sums[0] += other
+        return product, sums[0]
 
     def columns(self, support: Index) -> DenseDesign:
         """Return a copy restricted to some features."""

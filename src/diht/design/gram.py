@@ -148,13 +148,13 @@ class PreciseGram:
 
 
 def precise_gram(design: Design, y: Vector, s: Vector, centred: bool) -> PreciseGram | None:
-    r"""Compute the Gram matrix in twice the precision; None where it is too large for that, or the data are no longer at hand.
+    r"""Compute the Gram matrix in twice the precision; None where it is too large for that.
 
     The differences of the data and their centres are exact as sums of two numbers, and so are their products with the weights.
     What is left of the means after centring, t, takes :math:`t t^\top / \\sum s` off.
     """
     n, d = design.shape
-    if float(n) * (d + 1) ** 2 > PRECISE or design.stored.roundings:
+    if float(n) * (d + 1) ** 2 > PRECISE:
         return None
     center, scale = getattr(design, "center", None), getattr(design, "scale", None)
     total = float(s.sum())

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from diht.design import quadratic
-from diht.design.kernels import Array, Integer, jit, jit_reassociated
+from diht.design.kernels import Array, Integer, jit, jit_inlined, jit_reassociated
 from diht.design.quadratic import LARGEST_SYSTEM, MIDDLE, NONE, TOP
 from diht.design.relaxation import shrink, threshold_scale
 
@@ -29,7 +29,7 @@ def assign(target: Array, source: Array) -> None:
         target[i] = source[i]
 
 
-@jit
+@jit_inlined
 def exclude(p: Array, state: Array) -> None:
     """Use no feature outside."""
     for j in range(p.size):
@@ -37,7 +37,7 @@ def exclude(p: Array, state: Array) -> None:
             p[j] = 0.0
 
 
-@jit
+@jit_inlined
 def count(p: Array) -> int:
     """Number of nonzeros."""
     used = 0
@@ -77,7 +77,7 @@ def free_magnitudes(v: Array, state: Array, out: Array) -> float:
     return squares
 
 
-@jit
+@jit_inlined
 def mth_largest(values: Array, m: Integer) -> float:
     """The m-th largest of some numbers, by quickselect on a copy (numpy's own takes seconds to compile)."""
     a = np.empty(values.size)
@@ -105,7 +105,7 @@ def mth_largest(values: Array, m: Integer) -> float:
     return float(a[target])
 
 
-@jit
+@jit_inlined
 def squared_norm(v: Array, state: Array, m: Integer, work: Array) -> float:
     """Squares of the features inside, and of the m largest free ones."""
     total = free_magnitudes(v, state, work)
@@ -141,7 +141,7 @@ def relaxation(p: Array, state: Array, m: Integer, theta: float, work: Array) ->
     return 0.5 * total
 
 
-@jit
+@jit_inlined
 def proximal_step(
     y: Array,
     c: Array,
@@ -172,7 +172,7 @@ def proximal_step(
     return theta
 
 
-@jit
+@jit_inlined
 def progress(p: Array, c: Array, y: Array, cy: Array, old: Array) -> tuple[float, float, float]:
     """For the step d from y to p: d'd, d'Ad, and how much d goes against the step from the old p."""
     moved = bent = against = 0.0
@@ -237,7 +237,7 @@ def newton_step(
     return True
 
 
-@jit
+@jit_inlined
 def drop(pattern: Array, p: Array, x: Array) -> bool:
     """Take the features of the middle that the step x would send through zero at once off the pattern; whether there are any."""
     dropped = False
@@ -248,7 +248,7 @@ def drop(pattern: Array, p: Array, x: Array) -> bool:
     return dropped
 
 
-@jit
+@jit_inlined
 def leave(pattern: Array, p: Array, x: Array) -> None:
     """Let a step take the features that are not on the pattern to zero."""
     for j in range(p.size):
@@ -256,7 +256,7 @@ def leave(pattern: Array, p: Array, x: Array) -> None:
             x[j] = -p[j]
 
 
-@jit
+@jit_inlined
 def along(p: Array, direction: Array, step: float, pattern: Array, x: Array) -> None:
     """Write ``p + step direction`` to x; a feature of the middle that would change its sign stops at zero."""
     for j in range(p.size):
@@ -265,14 +265,14 @@ def along(p: Array, direction: Array, step: float, pattern: Array, x: Array) -> 
             x[j] = 0.0
 
 
-@jit
+@jit_inlined
 def extrapolate(p: Array, old: Array, beta: float, y: Array) -> None:
     """Write ``p + beta (p - old)`` to y."""
     for j in range(p.size):
         y[j] = p[j] + beta * (p[j] - old[j])
 
 
-@jit
+@jit_inlined
 def sums(p: Array, c: Array, size: Array) -> tuple[float, float, float]:
     """The products p'c, |p|'|c| and |p|'size + size_y."""
     product, absolute, reach = 0.0, 0.0, float(size[p.size])
@@ -283,7 +283,7 @@ def sums(p: Array, c: Array, size: Array) -> tuple[float, float, float]:
     return product, absolute, reach
 
 
-safe_bound = jit(quadratic.safe_bound)
+safe_bound = jit_inlined(quadratic.safe_bound)
 
 # The same code with the functions above instead of those of its own module; numba's cache looks for changes in both.
 _code = quadratic.relax.__code__.replace(co_filename=__file__)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from diht.design.gram_kernels import dot
-from diht.design.kernels import Array, jit, jit_reassociated
+from diht.design.kernels import Array, jit, jit_inlined, jit_reassociated
 
 __all__ = ["SAMPLE_ROWS", "interior_point"]
 
@@ -57,7 +57,7 @@ def predict(XT: Array, w: Array, b: float, u: Array) -> None:
         add(XT[j], w[j], u)
 
 
-@jit
+@jit_inlined
 def measure(
     XT: Array, S: Array, R: Array, b: float, mu: float, low: float, high: float, lam: float
 ) -> tuple[float, float, float, float]:
@@ -139,7 +139,7 @@ def direction(XT: Array, S: Array, R: Array, H: Array, total: float, balance: fl
     return db
 
 
-@jit
+@jit_inlined
 def advance(
     XT: Array, S: Array, R: Array, H: Array, rows: Array, balance: float, distance: float, mu: float, low: float,
     high: float, lam: float, intercept: bool,
@@ -185,7 +185,7 @@ def advance(
     return step * db
 
 
-@jit
+@jit_inlined
 def polish(
     XT: Array, S: Array, R: Array, H: Array, rows: Array, b: float, mu: float, low: float, high: float, lam: float,
     intercept: bool, value: float, w: Array,
@@ -228,7 +228,7 @@ def polish(
     return best_b
 
 
-@jit
+@jit_inlined
 def begin(S: Array, mu: float, low: float, high: float, intercept: bool) -> None:
     """Write a first point: the middle of F, or between that and 0 so that the sum of s a vanishes."""
     n = S.shape[1]

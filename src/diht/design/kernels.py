@@ -18,9 +18,10 @@ from typing import Any, TypeAlias, TypeVar
 import numba
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba.core import cgutils, types
+from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 
+from diht.compiling import begins
 from diht.design.base import LARGEST
 
 # Kernels are compiled for the types they meet: any array, and a signed or unsigned number.
@@ -34,13 +35,37 @@ IDENTITY, EXPLICIT, IMPLICIT, DERIVATIVE, MARGIN = 0, 1, 2, 3, 4
 QUADRATIC_CONJUGATE, LOGISTIC = 0, 1
 
 
+class _Compiler(event.Listener):
+    """Hears of every compilation by numba in this process, but not of machine code that is read from disk."""
+
+    def on_start(self, event: Any) -> None:
+        """Pass on that one of our kernels begins to be compiled."""
+        function = event.data["dispatcher"].py_func
+        if function.__module__.startswith("diht."):
+            begins(function.__name__)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to tell."""
+
+
+event.register("numba:compile", _Compiler())  # type: ignore[no-untyped-call]
+
+
 def jit(function: F, **options: Any) -> F:
     """Compile a function when it is first called, and keep the machine code on disk where a directory can be written."""
-    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy"} | options
+    settings: dict[str, Any] = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True} | options
     try:
         return numba.njit(cache=True, **settings)(function)  # type: ignore[no-any-return]
     except RuntimeError:  # numba found no directory for its cache
         return numba.njit(**settings)(function)  # type: ignore[no-any-return]
+
+
+def jit_inlined(function: F) -> F:
+    """Put the code of a function into those that call it, which are then compiled once, not each with its own copy of it.
+
+    For what is called in one place, or is a few operations long; it can still be called from Python.
+    """
+    return jit(function, inline="always")
 
 
 def jit_reassociated(function: F) -> F:
@@ -251,7 +276,7 @@ prefetch: Any = intrinsic(_prefetch)
 AHEAD = np.uint64(4)
 
 
-@jit
+@jit_inlined
 def prefetch_row(data: Array, indices: Array, indptr: Array, rows: Array, r: Integer, stop: Integer) -> None:
     """Ask for a row of the list that will be read soon; measured to pay even inside a run of rows."""
     if r + AHEAD + AHEAD < stop:
@@ -265,7 +290,7 @@ def prefetch_row(data: Array, indices: Array, indptr: Array, rows: Array, r: Int
             prefetch(data, p)
 
 
-@jit
+@jit_inlined
 def row_dot(data: Array, indices: Array, begin: Integer, end: Integer, w: Array) -> float:
     """Return the product of one sparse row with ``w``."""
     total = 0.0
@@ -274,7 +299,7 @@ def row_dot(data: Array, indices: Array, begin: Integer, end: Integer, w: Array)
     return total
 
 
-@jit
+@jit_inlined
 def row_dot_at_once(data: Array, indices: Array, begin: Integer, end: Integer, w: Array) -> float:
     """Do as :func:`row_dot` where the result is waited for: four sums side by side, for an addition takes several cycles."""
     one, two, three, four = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
@@ -292,7 +317,7 @@ def row_dot_at_once(data: Array, indices: Array, begin: Integer, end: Integer, w
     return (a + b) + (c + d)
 
 
-@jit
+@jit_inlined
 def row_add(data: Array, indices: Array, begin: Integer, end: Integer, c: float, g: Array) -> None:
     """Add ``c`` times one sparse row to ``g``."""
     for p in range(begin, end):

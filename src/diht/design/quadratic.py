@@ -48,6 +48,7 @@ REMOVALS = 4
 HALVINGS = 3  # of a Newton step
 TOP, MIDDLE, NONE = 2, 1, 0  # patterns: z = 1, 0 < z < 1, z = 0
 PATIENCE = 100  # proximal steps from which on compiled ones pay
+PATIENCE_PER_FEATURE = 4  # or so many times the features: of many, numpy's steps are nearly as fast
 
 
 class Minimum(NamedTuple):
@@ -76,7 +77,8 @@ class Minimiser:
 
     def __init__(self, rank: int, many: bool = False) -> None:
         self.rank = rank
-        self.left = 0 if many else PATIENCE
+        self.many = many
+        self.by_numpy = 0  # proximal steps so far
 
     def __call__(
         self,
@@ -112,11 +114,12 @@ class Minimiser:
         self, problem: Quadratic, curvature: float, p: Vector, c: Vector, tol: float, cutoff: float, max_iter: int
     ) -> Minimum:
         """Make steps by numpy as long as those are worth no compiling, then compiled."""
-        patience = min(max_iter, self.left)
+        left = 0 if self.many else max(PATIENCE, PATIENCE_PER_FEATURE * len(p)) - self.by_numpy
+        patience = max(0, min(max_iter, left))
         if patience > 0:
             with np.errstate(all="ignore"):
                 found = Minimum(*relax(*problem, curvature, p, c, tol, cutoff, patience))
-            self.left -= found.iterations
+            self.by_numpy += found.iterations
             if found.iterations < patience or patience == max_iter:
                 return found
             curvature, max_iter = found.curvature, max_iter - patience
@@ -368,11 +371,11 @@ def relax(
         price = used**3 / 3.0 + 2.0 * n * used
         penalty = -1.0  # not known
         if wait <= 0 and price <= credit:
-            possible = newton_step(K, sigma, rho, state, m, pattern, p, c, direction)
-            removals = 1
-            while possible and drop(pattern, p, direction) and removals < REMOVALS:
+            possible = False
+            for _ in range(REMOVALS):
                 possible = newton_step(K, sigma, rho, state, m, pattern, p, c, direction)
-                removals += 1
+                if not (possible and drop(pattern, p, direction)):
+                    break
             if possible:
                 leave(pattern, p, direction)
                 credit -= price

@@ -5,12 +5,9 @@ As in :mod:`diht.design.kernels`, importing this module imports numba, and a los
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba.extending import overload
 
-from diht.design.kernels import Array, Integer, dense_row_dot, dual_step, jit, row_dot_at_once
+from diht.design.kernels import Array, Integer, dense_row_dot, dual_step, jit, jit_inlined, row_dot_at_once
 
 NEVER = 1e12  # the step of a sample whose row is empty: its dual variable goes to where the loss alone wants it
 
@@ -103,7 +100,7 @@ def refresh(
     return theta, kept
 
 
-@jit
+@jit_inlined
 def collect(q: Array, inside: Array, floor: float, at: Array, magnitudes: Array) -> Integer:
     """Write the free features whose magnitude exceeds the floor, and the magnitudes; returns their number."""
     n = np.uint64(0)
@@ -120,7 +117,7 @@ def collect(q: Array, inside: Array, floor: float, at: Array, magnitudes: Array)
     return np.int64(n)
 
 
-@jit
+@jit_inlined
 def proximal_step(
     i: Integer, u: float, kappa: float, kappa_b: float, alpha: Array, y: Array, s: Array, norms: Array, loss: Array
 ) -> float:
@@ -133,9 +130,11 @@ def proximal_step(
     return float(s[i] * (new - old))
 
 
-@jit
+@jit_inlined
 def csr_visit(
-    matrix: tuple[Array, Array, Array],
+    data: Array,
+    indices: Array,
+    indptr: Array,
     order: Array,
     q: Array,
     w: Array,
@@ -152,7 +151,6 @@ def csr_visit(
     loss: Array,
 ) -> float:
     """Visit sparse samples in order: maximise over each dual variable, and let q, w and b follow; returns b."""
-    data, indices, indptr = matrix
     one = np.uint64(1)
     for t in range(order.size):
         i = np.uint64(order[t])
@@ -176,9 +174,11 @@ def csr_visit(
     return b
 
 
-@jit
+@jit_inlined
 def dense_visit(
-    matrix: tuple[Array, Array, Array],
+    X: Array,
+    center: Array,
+    inverse: Array,
     order: Array,
     q: Array,
     w: Array,
@@ -194,8 +194,7 @@ def dense_visit(
     norms: Array,
     loss: Array,
 ) -> float:
-    """Visit dense samples in order; the matrix comes with its centers and the inverses of its scales (or empty arrays)."""
-    X, center, inverse = matrix
+    """Visit dense samples in order; X comes with its centers and the inverses of its scales (or empty arrays)."""
     z = np.empty(q.size)
     for t in range(order.size):
         i = order[t]
@@ -221,22 +220,7 @@ def dense_visit(
     return b
 
 
-def visit(matrix: Any, *arguments: Any) -> float:
-    """Visit samples, sparse or dense: the matrix is ``(data, indices, indptr)`` or ``(X, center, inverse)``."""
-    return (dense_visit if matrix[0].ndim == 2 else csr_visit)(matrix, *arguments)
-
-
-@overload(visit)
-def _visit(matrix: Any, *arguments: Any) -> Any:
-    chosen = dense_visit if matrix[0].ndim == 2 else csr_visit
-
-    def compiled(matrix: Any, *arguments: Any) -> float:
-        return chosen(matrix, *arguments)
-
-    return compiled
-
-
-@jit
+@jit_inlined
 def shuffle(order: Array, run: Integer, seed: Array) -> None:
     """Put runs of samples into a new order (Fisher and Yates, with a generator of Marsaglia's), the same for the same seed."""
     x = seed[0]
@@ -252,7 +236,9 @@ def shuffle(order: Array, run: Integer, seed: Array) -> None:
 
 @jit
 def proximal_epochs(
-    matrix: Any,
+    first: Array,
+    second: Array,
+    third: Array,
     epochs: Integer,
     refreshes: Integer,
     order: Array,
@@ -276,6 +262,7 @@ def proximal_epochs(
 ) -> None:
     """Make some epochs of the accelerated proximal point method, each of one visit to every sample.
 
+    The first three arguments are those of :func:`dense_visit`, or of :func:`csr_visit`.
     ``q = center - X'(s alpha) / kappa`` throughout. ``scalars`` holds what changes between calls: theta, the number of candidates,
     b, its center, its last value, the momentum's t, kappa, kappa_b.
     """
@@ -289,23 +276,17 @@ def proximal_epochs(
         for part in range(refreshes):
             start, stop = part * order.size // refreshes, (part + 1) * order.size // refreshes
             if start < stop:
-                b = visit(
-                    matrix,
-                    order[start:stop],
-                    q,
-                    w,
-                    inside,
-                    b,
-                    kappa,
-                    kappa_b,
-                    r * theta,
-                    factor,
-                    alpha,
-                    y,
-                    s,
-                    norms,
-                    loss,
-                )
+                part_of_order = order[start:stop]
+                if first.ndim == 2:  # decided when this is compiled
+                    b = dense_visit(
+                        first, second, third, part_of_order, q, w, inside, b, kappa, kappa_b, r * theta, factor, alpha, y, s,
+                        norms, loss,
+                    )  # fmt: skip
+                else:
+                    b = csr_visit(
+                        first, second, third, part_of_order, q, w, inside, b, kappa, kappa_b, r * theta, factor, alpha, y, s,
+                        norms, loss,
+                    )  # fmt: skip
                 # Between two refreshes w can become nonzero anywhere.
                 theta, count = refresh(q, w, inside, m, r, theta, at, count, magnitudes)
         turned = (b_center - b) * (b - b_previous)
@@ -326,7 +307,9 @@ def proximal_epochs(
         b += moved - b_center
         b_center = moved
         theta, count = refresh(q, w, inside, m, r, theta, at, count, magnitudes)
-    scalars[:] = (theta, float(count), b, b_center, b_previous, t, kappa, kappa_b)
+    # Entry by entry: the message of a slice assignment's error takes seconds to compile.
+    scalars[0], scalars[1], scalars[2], scalars[3] = theta, float(count), b, b_center
+    scalars[4], scalars[5] = b_previous, t
 
 
 @jit

@@ -27,6 +27,8 @@ from diht.design.threads import run_parts
 
 # Passes over the CSR that one conversion to CSC costs, about; it is made once so many would have been saved.
 CONVERSION_PASSES = 25.0
+# Entries that stay in the cache between two products.
+SMALL = 100_000
 # Entries read per feature from which on the fused step keeps w and the accumulator side by side in memory.
 PAIRED_ENTRIES = 50
 # Entries per feature below which a thread of a scatter would spend its time on adding up its accumulator.
@@ -141,7 +143,7 @@ class SparseDesign(StoredDesign):
         else:
             arrays = self._by_columns()
             counts[:] = np.diff(arrays.indptr)
-            kernels.csr_row_norms_sq(*arrays, np.zeros(n), np.ones(n), 0.0, squares)
+            kernels.csr_row_norms_sq(*arrays, frozen(np.zeros(n)), frozen(np.ones(n)), 0.0, squares)
         self._counts = counts
         self._column_norms = frozen(np.sqrt(squares, out=squares))
         self._passes += 1.0
@@ -275,6 +277,21 @@ class SparseDesign(StoredDesign):
         run_parts(lambda start, stop: kernels.csr_dot(*arrays, NO_INDEX, start, stop, c, g), parts)
         return g
 
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that hold a stored entry."""
+        if self._csr is None:
+            return np.flatnonzero(np.diff(self._by_columns().indptr))
+        held = np.zeros(self.shape[1], dtype=bool)
+        held[self._csr.indices] = True
+        return np.flatnonzero(held)
+
+    def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
+        """Compute ``X w`` and ``X' c`` with one read of X."""
+        if self._stored > SMALL:
+            return super().matvec_rmatvec(w, c)
+        self._passes -= 1.0  # the second product finds X in the cache
+        return self.matvec(w), self.rmatvec(c)
+
     def columns(self, support: Index) -> SparseDesign:
         """Return a compact copy restricted to some features; of few of them from the CSC, if it is there or will pay."""
         import scipy.sparse as sp
@@ -363,8 +380,8 @@ class SparseDesign(StoredDesign):
         from diht.design import kernels
 
         d = self.shape[1]
-        center = np.zeros(d) if center is None else center
-        weight = np.ones(d) if scale is None else 1.0 / scale**2
+        center = frozen(np.zeros(d) if center is None else center)
+        weight = frozen(np.ones(d) if scale is None else 1.0 / scale**2)
         out = np.empty(self.shape[0])
         kernels.csr_row_norms_sq(*self._by_rows(), center, weight, float(weight @ center**2), out)
         return out
@@ -374,11 +391,14 @@ class SparseDesign(StoredDesign):
 
         n, d = self.shape
         spread, mass = np.zeros(d), np.zeros(d)
-        center = np.zeros(d) if center is None else center
+        center = frozen(np.zeros(d) if center is None else center)
         kernels.csr_spread(*self._by_rows(), frozen_vector("s", s, n), center, spread, mass)
         # The entries that are not stored are zero: their share of the weight is what the stored ones leave.
-        rest = np.where(self._column_counts() < n, np.maximum(s.sum() - mass, 0.0), 0.0)
-        return spread + rest * center**2
+        rest = np.maximum(np.subtract(s.sum(), mass, out=mass), 0.0, out=mass)
+        rest[self._column_counts() >= n] = 0.0
+        rest *= center**2
+        spread += rest
+        return spread
 
 
 def _equal_parts(indptr: NDArray[Any], n_parts: int) -> list[tuple[int, int]]:

@@ -33,23 +33,52 @@ def affine(base: Design, center: Vector | None, scale: Vector | None, zeros: Arr
 
 
 class FormedView(DenseDesign):
-    """The matrix of a view, formed.
+    """The matrix of some columns of a view, all by default, formed.
 
     Parameters
     ----------
     view : AffineView
     Z : (N, d) array
         Its entries.
+    features : array of int, optional
+        The columns of the view.
     """
 
-    def __init__(self, view: AffineView, Z: Vector) -> None:
+    def __init__(self, view: AffineView, Z: Vector, features: Index | None = None) -> None:
         super().__init__(Z, view.n_threads, roundings=2)
-        self.base, self.center, self.scale, self.zeros = view.base, view.center, view.scale, view.zeros
+        self.view, self.features = view, features
 
     @property
     def stored(self) -> StoredDesign:
         """The data before they were centred and scaled."""
-        return self.base
+        base = self.view.base
+        if self.features is None:
+            return base
+        part: StoredDesign = base.columns(self.features).stored
+        return part
+
+    @property
+    def center(self) -> Vector | None:
+        """The centres of the columns."""
+        return self._of_columns(self.view.center)
+
+    @property
+    def scale(self) -> Vector | None:
+        """The scales of the columns."""
+        return self._of_columns(self.view.scale)
+
+    def _of_columns(self, values: Vector | None) -> Vector | None:
+        return values if values is None or self.features is None else values[self.features]
+
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that hold anything but zeros."""
+        return np.flatnonzero(self._X.any(axis=0))
+
+    def columns(self, support: Index) -> FormedView:
+        """Return a copy restricted to some features."""
+        self._passes += len(support) / max(1, self.shape[1])
+        features = support if self.features is None else self.features[support]
+        return FormedView(self.view, np.take(self._X, support, axis=1), features)
 
 
 class AffineView(Design):
@@ -204,6 +233,14 @@ class AffineView(Design):
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
         return self.base.fraction(support)
+
+    def occupied(self) -> Index:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        if self.center is None:
+            return self.base.occupied()
+        held = self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
 
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""

@@ -81,7 +81,7 @@ def _given_json(root: Node) -> GivenModel:
             content = node.entries(*node.value)
         elif key in _VALUES and isinstance(node.value, list):
             return _every_column(node, constant)
-    if not content:
+    if not content and constant is None:
         raise root.fail("no coefficients")
     return GivenModel.by_name({name: node.number() for name, node in content.items()}, constant)
 
@@ -101,6 +101,8 @@ def _every_column(node: Node, intercept: float | None) -> GivenModel:
     items = node.items()
     if len(items) == 1 and isinstance(items[0].value, list):
         items = items[0].items()
+    if not items:
+        raise node.fail("no coefficients")
     return GivenModel(tuple(range(len(items))), tuple(item.number() for item in items), intercept)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
 from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from diht.compiling import MESSAGE, announced
 from diht.report.text import percent, printable
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class LiveLine:
         terminal = sys.stdout.isatty() and sys.stderr.isatty()
         self._shown = wanted and terminal and find_spec("rich") is not None
         self._live: Any = None
+        self._listening = ExitStack()
 
     def __enter__(self) -> LiveLine:
         if self._shown:
@@ -36,13 +39,22 @@ class LiveLine:
                 console=console, transient=True, refresh_per_second=8, redirect_stdout=False, redirect_stderr=False
             )
             self._live.start()
+            self._listening.enter_context(announced(self.compiling))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._listening.close()
         if self._live is not None:
             self._live.stop()
+
+    def compiling(self) -> None:
+        """Show that kernels are being compiled, until the next evaluation."""
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text(MESSAGE, style="dim"), refresh=True)
 
     def __call__(self, iterate: Iterate, label: str = "") -> bool:
         """Show the figures of an evaluation; False, for this is no reason to stop."""

@@ -33,13 +33,13 @@ def check_blocks(blocks: Any, order: str) -> None:
 
 
 def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> list[Indices]:
-    """Cut the samples at random into a number of blocks of (nearly) equal size, or take the user's partition."""
+    """Cut the samples at random into a number of blocks of (nearly) equal size, or take the user's partition.
+
+    There are no more blocks than samples: with fewer samples than `blocks`, each is a block.
+    """
     if isinstance(blocks, int | np.integer):
-        if blocks > n_samples:
-            raise ValueError(
-                f"blocks must be at most the number of samples, got {blocks} blocks for {n_samples} samples"
-            )
-        partition = [np.arange(n_samples)] if blocks == 1 else _random_partition(n_samples, int(blocks), rng)
+        n_blocks = min(int(blocks), n_samples)
+        partition = [np.arange(n_samples)] if n_blocks == 1 else _random_partition(n_samples, n_blocks, rng)
         return [_read_only(block) for block in partition]
     partition = [np.asarray(block) for block in blocks]
     if not partition or any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,16 +86,12 @@ class Pool:
         """The best model so far, if there is any."""
         return self._models[0] if self._models else None
 
-    def models(self, n_features: int, dtype: np.dtype[Any], problem: Problem) -> tuple[Model, ...]:
-        """Return the models as a result shows them: all coefficients, the intercept in the user's coordinates.
-
-        Both are rounded to `dtype`; the objectives are those before it.
-        """
-        rounded = dtype.type
+    def models(self, problem: Problem) -> tuple[Model, ...]:
+        """Return the models as a result shows them: all coefficients, the intercept in the user's coordinates, in float64."""
 
         def shown(pooled: Pooled) -> Model:
-            w = pooled.coefficients(n_features)
-            return Model(w.astype(dtype), float(rounded(problem.intercept_of(w, pooled.b))), pooled.objective)
+            intercept = problem.intercept_of(pooled.values, pooled.b, pooled.support)
+            return Model(pooled.coefficients(problem.shape[1]), intercept, pooled.objective)
 
         return tuple(shown(pooled) for pooled in self)
 

@@ -52,7 +52,7 @@ class SDIHT(Solver):
     Parameters
     ----------
     blocks : int or sequence of index arrays
-        The number of blocks of a random partition, or the partition itself.
+        The number of blocks of a random partition (with fewer samples than that, one block a sample), or the partition itself.
     step : "auto", "theory", float or callable
         tau_t. "auto" knows each block's curvature; "theory" is m / (mu (t + 1)) of Theorem 5, m the number of blocks.
     order : "shuffled" or "replacement"

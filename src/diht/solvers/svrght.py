@@ -47,7 +47,7 @@ class SVRGHT(Solver):
     Parameters
     ----------
     blocks : int or sequence of index arrays
-        The number of blocks of a random partition, or the partition itself.
+        The number of blocks of a random partition (with fewer samples than that, one block a sample), or the partition itself.
     step : "auto", float or callable
         eta. "auto" is 1/L, L a safe bound on the curvature of P; if the objective rises over an epoch, the snapshot is
         taken back and the step halved.
