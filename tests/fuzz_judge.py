@@ -26,7 +26,7 @@ from fuzz_oracle import DIGITS, Oracle
 WRONG, OFF = Decimal("1e-6"), Decimal("1e-9")  # relative errors of an objective
 EQUAL = Decimal("1e-6")  # relative difference up to which a model is the optimum
 SLOW = 5.0  # seconds of processor time
-TRIES = (1.0, 6.0, 1.0)  # of a slow call, in units of its limit: kernels compile in the second, at the latest
+TRIES = (1.0, 3.0, 1.0)  # of a slow call, in units of its limit: kernels compile in the second, at the latest
 HUGE = Decimal("1e300")  # objectives beyond it may overflow, and be refused
 
 COUNTS = (

@@ -36,7 +36,7 @@ def test_nothing_said_is_false(loss: str, constraint: str) -> None:
     assert false(tally.findings) == []
 
 
-@pytest.mark.parametrize("first", range(100, 160, 10))
+@pytest.mark.parametrize("first", range(0, 40, 10))
 def test_nothing_said_of_hostile_problems_is_false(first: int) -> None:
     findings = [finding for seed in range(first, first + 10) for finding in check(draw(seed)).findings]
     assert false(findings) == []
