@@ -17,12 +17,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_cases import draw, draw_large
+from fuzz_cases import draw, draw_large, warm_up
 from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, compare, program
 from fuzz_oracle import Oracle
 
@@ -47,12 +49,15 @@ def compare_seed(seed: int) -> Tallies:
     return compare(draw_large(seed))
 
 
-def run(work: Callable[[int], Tallies], seeds: Iterable[int], jobs: int) -> Tallies:
-    """Check seeds, in one process or in several; findings are printed as they come."""
+@contextmanager
+def mapping(jobs: int) -> Iterator[Callable[..., Iterable[Any]]]:
+    """A `map` in this process, or one over several whose kernels are compiled."""
     if jobs == 1:
-        return _gathered(map(work, seeds))
+        yield map
+        return
     with ProcessPoolExecutor(jobs, initializer=_one_thread) as pool:
-        return _gathered(pool.map(work, seeds, chunksize=8))
+        list(pool.map(check, warm_up()))
+        yield partial(pool.map, chunksize=8)
 
 
 def _one_thread() -> None:
@@ -129,13 +134,13 @@ def summary(rows: list[Row]) -> Iterator[str]:
 
 
 def campaign(
-    work: Callable[[int], Tallies], ranges: list[tuple[int, int]], jobs: int, table: Path | None
+    work: Callable[[int], Tallies], ranges: list[tuple[int, int]], table: Path | None, over: Callable[..., Any] = map
 ) -> tuple[list[Row], list[Finding]]:
-    """Check ranges of seeds, less those in the table, and add the counts to it block by block."""
+    """Check ranges of seeds, less those in the table, and add the counts to it block by block; findings are printed."""
     rows, findings = read_table(table), []
     for first, end in ranges:
         for low, high in missing(first, end, rows):
-            for name, tally in run(work, range(low, high), jobs).items():
+            for name, tally in _gathered(over(work, range(low, high))).items():
                 rows.append({"first": low, "end": high, "loss": name} | {what: tally.counts[what] for what in COUNTS})
                 findings += tally.findings
             if table is not None:
@@ -176,9 +181,9 @@ def main() -> int:
     if arguments.show is not None:
         print("\n".join(show(arguments.show)))
         return 0
-    rows, findings = campaign(
-        compare_seed if arguments.compare else check_seed, arguments.seeds, arguments.jobs, arguments.table
-    )
+    work = compare_seed if arguments.compare else check_seed
+    with mapping(arguments.jobs) as over:
+        rows, findings = campaign(work, arguments.seeds, arguments.table, over)
     print("\n".join(summary(rows)))
     return int(any(finding.what in FATAL for finding in findings))
 

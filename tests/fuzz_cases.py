@@ -209,6 +209,21 @@ def draw_large(seed: int) -> Case:
     )
 
 
+def warm_up() -> list[Case]:
+    """Small cases that use what is compiled: every loss, storage and dtype."""
+    cases = []
+    for loss in LOSSES:
+        whole = replace(draw(8, loss, "plain"), scale=None, standardize=False)
+        case = replace(whole, X=whole.X[:8], y=whole.y[:8], weights=None, offset=None)
+        solves = () if loss == "multinomial" else (Call("solve", "branch"),)
+        methods = () if loss == "multinomial" else tuple(Call("solve", name, max_iter=2) for name in METHODS)
+        for storage in STORAGE:
+            for dtype in (np.float64, np.float32):
+                calls = (Call("fit"), *solves, *(methods if dtype is np.float64 else ()))
+                cases.append(replace(case, X=case.X.astype(dtype), storage=storage, calls=calls))
+    return cases
+
+
 _SIZES = np.array([4, 8, 12, 14, 10, 8, 5, 3, 2, 1]) / 67.0  # shares of 1, 2, ... features
 
 

@@ -6,8 +6,8 @@ a witness: its objective, known to sixty digits, is an upper bound on the optimu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import cached_property
 from itertools import combinations, product
@@ -23,7 +23,6 @@ Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, DivisionByZero])
-TELLS = 1e-9  # relative difference from which float64 tells two objectives apart
 _STEPS, _HALVINGS = 60, 40
 _DAMPING = 1e-13  # of the diagonal of a Hessian: what makes it invertible where columns depend on each other
 _SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # gamma of the smoothed hinges that lead to the hinge
@@ -111,6 +110,7 @@ class Model:
     b: Vector
     reference: Vector
     objective: float = np.nan  # as float64 computes it
+    of_scaled: bool = True  # whether the coefficients are those of the columns divided by the scale
 
 
 @dataclass(eq=False)
@@ -140,16 +140,16 @@ class Oracle:
             return [w / total for w in raw], rows, y, offset, scale
 
     def exact(self, model: Model) -> Decimal:
-        """The objective, with sixty digits; `w` belongs to the columns of X divided by the scale."""
+        """The objective, with sixty digits."""
         s, rows, y, offset, scale = self._exact
         with localcontext(DIGITS):
             w = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
             b = [Decimal(float(x)) for x in np.atleast_1d(model.b)]
-            ridge = sum(x * x for row in w for x in row) * Decimal(self.case.lam) / 2
             used = [j for j in range(len(scale)) if any(row[j] for row in w)]
-            per_unit = [{j: row[j] / scale[j] for j in used} for row in w]
+            scaled = [{j: row[j] if model.of_scaled else row[j] * scale[j] for j in used} for row in w]
+            per_unit = [{j: row[j] / scale[j] if model.of_scaled else row[j] for j in used} for row in w]
             reference = {j: Decimal(float(model.reference[j])) for j in used}
-            total = ridge
+            total = sum(x * x for row in scaled for x in row.values()) * Decimal(self.case.lam) / 2
             for si, xi, yi, oi in zip(s, rows, y, offset, strict=True):
                 if si:
                     x = {j: xi[j] - reference[j] for j in used}
@@ -164,20 +164,8 @@ class Oracle:
 
     def handed_out(self, coef: Any, intercept: Any, of_scaled: bool) -> Decimal:
         """The objective of coefficients, one row for each class, of the columns as they are, or divided by the scale."""
-        model = Model(np.asarray(coef, np.float64), np.atleast_1d(np.asarray(intercept, np.float64)), self._zero)
-        return self.exact(model) if of_scaled else self._exact_in_users_units(model)
-
-    def _exact_in_users_units(self, model: Model) -> Decimal:
-        """The objective of coefficients of the columns as they are: the ridge belongs to them times the scale."""
-        if self.case.scale is None:
-            return self.exact(model)
-        unscaled = Oracle(replace(self.case, scale=None, standardize=False), self.k)
-        with localcontext(DIGITS):
-            scale, lam = self._exact[4], Decimal(self.case.lam)
-            rows = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]
-            plain = sum(x * x for row in rows for x in row)
-            scaled = sum((x * q) ** 2 for row in rows for x, q in zip(row, scale, strict=True))
-            return unscaled.exact(model) + (scaled - plain) * lam / 2
+        b = np.atleast_1d(np.asarray(intercept, np.float64))
+        return self.exact(Model(np.asarray(coef, np.float64), b, self._zero, of_scaled=of_scaled))
 
     @property
     def _zero(self) -> Vector:
@@ -249,7 +237,7 @@ class Oracle:
         return self.least(range(len(self.models)))
 
     def least(self, among: Iterable[int]) -> Decimal:
-        """The least objective of some witnesses: exact of those that float64 cannot tell from the best."""
+        """The least objective of some witnesses: the exact one of the two that float64 takes for the best."""
         among = list(among)
         if not among:
             return Decimal("Infinity")
@@ -260,7 +248,9 @@ class Oracle:
 
     def _exactly(self, i: int) -> Decimal:
         if i not in self._known:
-            self._known[i] = self.exact(_Fits(self.case).polished(self.models[i], self.supports[i]))
+            with np.errstate(all="ignore"):
+                model = _Fits(self.case).polished(self.models[i])
+            self._known[i] = self.exact(model)
         return self._known[i]
 
     @cached_property
@@ -394,15 +384,14 @@ class _Fits:
         gradient, hessian = self._derivatives(theta, name, parameter, upper)
         step = -_solved(hessian, gradient, mask)
         length = np.ones(len(theta))
-        new_value = np.full(len(theta), np.inf)
         for _ in range(_HALVINGS):
-            tried = self.value(theta + length[:, None] * step, name, parameter)
-            worse = ~(tried < value)
-            new_value = np.where(worse, new_value, np.minimum(tried, new_value))
+            new = theta + length[:, None] * step
+            new_value = self.value(new, name, parameter)
+            worse = ~(new_value < value)
             if not worse.any():
                 break
             length = np.where(worse, 0.5 * length, length)
-        return theta + length[:, None] * step, self.value(theta + length[:, None] * step, name, parameter)
+        return new, new_value
 
     def _derivatives(self, theta: Matrix, name: str, parameter: float | None, upper: bool) -> tuple[Matrix, Any]:
         u, Z, s = self.scores(theta), self.Z, self.s
@@ -427,57 +416,50 @@ class _Fits:
 
     # One support, as exactly as float64 can
 
-    def polished(self, model: Model, support: Mask) -> Model:
-        """The better of a model and one that solves its equations by orthogonal transformations, at kinks their own."""
-        if self.several or self.case.loss not in ("squared", "huber", "hinge", "squared_hinge", "smoothed_hinge"):
+    def polished(self, model: Model) -> Model:
+        """The better of a model and of those on its features that solve their equations by orthogonal transformations."""
+        if self.several or self.case.loss in ("logistic", "poisson"):
             return model
-        columns = np.flatnonzero(np.append(support, self.case.fit_intercept))
-        best, name, parameter = model, self.case.loss, self.case.parameter
-        for _ in range(3):
-            theta = np.append(best.w[0] * self.size, best.b)
-            improved = False
-            for candidate in self._candidates(theta, columns):
-                candidate = self._allowed(candidate[None])
-                value = float(self.value(candidate, name, parameter)[0])
+        columns = np.flatnonzero(np.append(model.w[0] != 0.0, self.case.fit_intercept))
+        rivals = self._at_kinks if self.case.loss == "hinge" else self._refined
+        best = model
+        for _ in range(3 * bool(len(columns))):
+            before = best
+            for values in rivals(np.append(best.w[0] * self.size, best.b), columns):
+                theta = np.zeros((1, len(self.ridge)))
+                theta[0, columns] = values
+                theta = self._allowed(theta)
+                value = float(self.value(theta, self.case.loss, self.case.parameter)[0])
                 if value < best.objective:
-                    best, improved = self._model(candidate[0], value), True
-            if not improved:
+                    best = self._model(theta[0], value)
+            if best is before:
                 break
         return best
 
-    def _candidates(self, theta: Vector, columns: NDArray[np.int64]) -> Iterable[Vector]:
-        Z, ridge, y = self.Z[:, columns], self.ridge[columns], self.y
-        if not len(columns):
-            return
-        u = self.scores(theta[None])[0]
-        with np.errstate(all="ignore"):
-            if self.case.loss != "hinge":
-                _, slope, curvature, _ = (a for a in losses(self.case.loss, self.case.parameter, u, y))
-                root = np.sqrt(self.s * curvature)
-                target = np.where(
-                    root > 0, root * (u - self.offset) - self.s * slope / np.where(root > 0, root, 1.0), 0.0
-                )
-                linear = np.where(root > 0, 0.0, self.s * slope) @ Z
-                A = np.vstack([root[:, None] * Z, np.diag(np.sqrt(ridge))])
-                rhs = np.append(target, np.where(ridge > 0, -linear / np.sqrt(np.where(ridge > 0, ridge, 1.0)), 0.0))
-                yield self._placed(_least_squares(A, rhs), theta, columns)
-                return
-            margin = 1.0 - y * u
-            for width in (2e-5, 2e-4, 2e-3, 1e-7):
-                kink, below = np.abs(margin) <= width, margin > width
-                if kink.sum() > 12:
-                    continue
-                m, E = len(columns), y[kink, None] * Z[kink]
-                K = np.zeros((m + len(E), m + len(E)))
-                K[:m, :m] = np.diag(ridge)
-                K[:m, m:], K[m:, :m] = E.T, E
-                rhs = np.append((self.s * y * below) @ Z, np.ones(len(E)))
-                yield self._placed(_least_squares(K, rhs)[:m], theta, columns)
+    def _refined(self, theta: Vector, columns: NDArray[np.int64]) -> Iterator[Vector]:
+        """One Newton step as a problem of least squares; where the loss is straight, its slope moves to the ridge's side."""
+        Z, ridge, u = self.Z[:, columns], self.ridge[columns], self.scores(theta[None])[0]
+        _, slope, curvature, _ = losses(self.case.loss, self.case.parameter, u, self.y)
+        root, penalty = np.sqrt(self.s * curvature), np.sqrt(ridge)
+        curved, penalised = root > 0, penalty > 0
+        target = root * (u - self.offset) - np.divide(self.s * slope, root, out=np.zeros_like(u), where=curved)
+        linear = np.where(curved, 0.0, self.s * slope) @ Z
+        rest = -np.divide(linear, penalty, out=np.zeros_like(linear), where=penalised)
+        yield _least_squares(np.vstack([root[:, None] * Z, np.diag(penalty)]), np.append(target, rest))
 
-    def _placed(self, values: Vector, theta: Vector, columns: NDArray[np.int64]) -> Vector:
-        placed = np.zeros_like(theta)
-        placed[columns] = values
-        return placed
+    def _at_kinks(self, theta: Vector, columns: NDArray[np.int64]) -> Iterator[Vector]:
+        """Models for which the samples near the hinge's kink, by several measures of nearness, are on it."""
+        Z, y, m = self.Z[:, columns], self.y, len(columns)
+        margin = 1.0 - y * self.scores(theta[None])[0]
+        for width in (2e-5, 2e-4, 2e-3, 1e-7):
+            kink, below = np.abs(margin) <= width, margin > width
+            if kink.sum() > 12:
+                continue
+            E = y[kink, None] * Z[kink]
+            K = np.zeros((m + len(E), m + len(E)))
+            K[:m, :m] = np.diag(self.ridge[columns])
+            K[:m, m:], K[m:, :m] = E.T, E
+            yield _least_squares(K, np.append((self.s * y * below) @ Z, np.ones(len(E))))[:m]
 
 
 def _least_squares(A: Matrix, rhs: Vector) -> Vector:

@@ -36,7 +36,7 @@ def test_nothing_said_is_false(loss: str, constraint: str) -> None:
     assert false(tally.findings) == []
 
 
-@pytest.mark.parametrize("first", range(100, 160, 10))
+@pytest.mark.parametrize("first", range(0, 40, 10))
 def test_nothing_said_of_hostile_problems_is_false(first: int) -> None:
     findings = [finding for seed in range(first, first + 10) for finding in check(draw(seed)).findings]
     assert false(findings) == []
@@ -241,8 +241,8 @@ def test_seeds_are_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
         finding = Finding("exceptions", "text", seed, "solve", "case")
         return {"hinge": Tally(Counter(problems=1, exceptions=1), [finding])}
 
-    campaign(work, [(0, 4)], 1, table)
-    rows, findings = campaign(work, [(2, 6), (5, 8)], 1, table)
+    campaign(work, [(0, 4)], table)
+    rows, findings = campaign(work, [(2, 6), (5, 8)], table)
     assert asked == list(range(8))
     assert len(findings) == 4
     assert rows == read_table(table)
