@@ -590,3 +590,18 @@ def test_what_stands_for_numbers_is_taken():
 )
 def test_the_argument_is_named(call, says):
     assert complaint(call) == says
+
+
+@pytest.mark.parametrize("mark", [" ", "|"])
+def test_other_separators(mark, tmp_path):
+    path = write(tmp_path, "a.csv", f"a{mark}b{mark}y\n1{mark}2{mark}3\n")
+    assert complaint(read_table, path) == (
+        f"{path}: no column besides the target 'a{mark}b{mark}y'; commas, semicolons or tabs separate columns"
+    )
+
+
+def test_a_target_of_one_class_is_named_with_its_file(tmp_path, capsys):
+    path = write(tmp_path, "a.csv", "a,b,y\n1,2,u\n3,4,u\n")
+    assert refused(capsys, "fit", path, "--out", tmp_path) == (
+        f"diht: error: {path}: the target 'y' has one class only: 'u'\n"
+    )

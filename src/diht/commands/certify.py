@@ -167,7 +167,9 @@ def _k_for(arguments: argparse.Namespace, default: int, n_features: int, used: i
     """Return the number of features allowed, for a model that uses so many."""
     k: int = arguments.k or default
     if k < used:
-        raise ValueError(f"argument --k: {k} features allowed, but the model of {arguments.model} uses {used}")
+        raise ValueError(
+            f"argument --k: {k} feature{'s' * (k != 1)} allowed, but the model of {arguments.model} uses {used}"
+        )
     if k > n_features:
         warn(f"--k {k} is more than the {n_features} features of the data: all of them may be used")
     return min(k, n_features)

@@ -42,7 +42,7 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss | Multinomial, str
                 f"{len(y)} samples; for regression use squared, huber or poisson"
             )
         if len(distinct) < 2:
-            raise ValueError(f"the {target} has one class only: {str(as_labels(distinct)[0])!r}")
+            raise ValueError(f"{table.path}: the {target} has one class only: {str(as_labels(distinct)[0])!r}")
     return loss, why
 
 

@@ -168,7 +168,8 @@ def read_delimited(
             names = _numbered(len(cells), target, position)
         target_name = None if position is None else names.pop(position)
         if not names:
-            raise ValueError(f"{path}: no column besides the target {target_name!r}")
+            marks = "commas, semicolons or tabs separate columns"
+            raise ValueError(f"{path}: no column besides the target {target_name!r}; {marks}")
         check_width(path, len(names), n_features, max_features)
         values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, position)
     if not lines:
