@@ -301,7 +301,7 @@ class _Loop:
         return proved.value
 
     def prove_anything(self, b: float) -> None:
-        """Where all is known that alpha = 0 proves, as after a short limit, prove more from the model without features."""
+        """Where a solve ended before it proved more than alpha = 0 does, take the bound of the model without features."""
         if self.bound is None or not self.bound.alpha.any():
             proved = null_bound(self.problem, b)
             if proved.value > self.best_bound:
@@ -329,7 +329,8 @@ class _Loop:
         )  # of two that rounding cannot tell apart, the finer fit
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
         self.improve(Point(zero, b, np.full_like(problem.y, b)))
-        self.prove_anything(b)
+        if status in (Status.TIME_LIMIT, Status.STOPPED):
+            self.prove_anything(b)
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
         model = handed_out(problem, self.best_w, self.best_b, self.bound, self.limits.tol)
