@@ -60,6 +60,7 @@ REPORTED = (
     "objective below bound",
     "check below claim",
     "warnings",
+    "exact missed",
 )
 
 
@@ -357,6 +358,8 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
         for kind in kinds:
             counts[f"{kind}sought"] += 1
             counts[f"{kind}found"] += found
+        if call.is_exact and not found:
+            yield "exact missed", f"{answer.status} at {exact:.17g}, but {best:.17g} is attained"
 
 
 def handed_out(oracle: Oracle, answer: Answer) -> Decimal:
