@@ -358,7 +358,7 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
     if again < bound:
         yield "check below claim", f"checked {again!r}, claimed {bound!r} ({type(certificate.bound).__name__})"
     if call.seeks_the_optimum and exact is not None:
-        found = int(exact <= best + EQUAL * max(abs(best), oracle.smallest))
+        found = int(exact <= max(best + EQUAL * abs(best), oracle.smallest))
         kinds = ("exact ", "") if call.is_exact else ("",)
         for kind in kinds:
             counts[f"{kind}sought"] += 1
