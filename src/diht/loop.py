@@ -140,7 +140,7 @@ def _bounded(problem: Problem, start: Start) -> Start:
 def _objective(problem: Problem, w: Vector, b: float) -> float:
     """Return the objective, infinite where a prediction is beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = problem.design.matvec(w) + b
+        u = problem.design.matvec(w, support=np.flatnonzero(w)) + b
         return primal(problem, w, b, u) if np.all(u <= problem.loss.reach) else np.inf
 
 
