@@ -214,7 +214,7 @@ def warm_up() -> list[Case]:
     cases = []
     for loss in LOSSES:
         whole = replace(draw(8, loss, "plain"), scale=None, standardize=False)
-        case = replace(whole, X=whole.X[:8], y=whole.y[:8], weights=None, offset=None)
+        case = replace(whole, X=whole.X[:8, :4], y=whole.y[:8], k=2, lam=0.1, weights=None, offset=None)
         solves = () if loss == "multinomial" else (Call("solve", "branch"),)
         methods = () if loss == "multinomial" else tuple(Call("solve", name, max_iter=2) for name in METHODS)
         for storage in STORAGE:

@@ -28,6 +28,7 @@ EQUAL = Decimal("1e-6")  # relative difference up to which a model is the optimu
 SLOW = 5.0  # seconds of processor time
 TRIES = (1.0, 3.0, 1.0)  # of a slow call, in units of its limit: kernels compile in the second, at the latest
 HUGE = Decimal("1e300")  # objectives beyond it may overflow, and be refused
+HUGE_COUNT = Decimal("1e125")  # those of counts, which are exponentials
 
 COUNTS = (
     "problems",
@@ -60,6 +61,7 @@ REPORTED = (
     "objective below bound",
     "check below claim",
     "warnings",
+    "exact missed",
 )
 
 
@@ -222,13 +224,17 @@ def _given(case: Case, call: Call) -> dict[str, Any]:
     return model | ({"alpha": rng.standard_normal(len(case.y))} if call.given == "dual" else {})
 
 
+def _huge(case: Case) -> Decimal:
+    return HUGE_COUNT if case.loss == "poisson" else HUGE
+
+
 def _certify(case: Case, call: Call) -> list[Answer]:
     problem, given = _problem(case, case.k), _given(case, call)
     w, b = given.get("w"), given.get("intercept") or 0.0
     try:
         certificate = certify(problem, **given, tol=call.tol, exact=call.exact)
     except ValueError as refusal:
-        if call.given == "huge" and str(refusal).startswith("w must") and Oracle(case).handed_out(w, b, True) > HUGE:
+        if w is not None and str(refusal).startswith("w must") and Oracle(case).handed_out(w, b, True) > _huge(case):
             return []
         raise
     return [Answer(case.k, w, b, False, certificate.objective, certificate, None, problem)]
@@ -352,11 +358,13 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
     if again < bound:
         yield "check below claim", f"checked {again!r}, claimed {bound!r} ({type(certificate.bound).__name__})"
     if call.seeks_the_optimum and exact is not None:
-        found = int(exact <= best + EQUAL * max(abs(best), oracle.smallest))
+        found = int(exact <= max(best + EQUAL * abs(best), oracle.smallest))
         kinds = ("exact ", "") if call.is_exact else ("",)
         for kind in kinds:
             counts[f"{kind}sought"] += 1
             counts[f"{kind}found"] += found
+        if call.is_exact and not found:
+            yield "exact missed", f"{answer.status} at {exact:.17g}, but {best:.17g} is attained"
 
 
 def handed_out(oracle: Oracle, answer: Answer) -> Decimal:
@@ -381,7 +389,7 @@ def _objective(
             "objective below bound",
             f"objective {answer.objective!r}, attained {answer.certificate.attained!r}, bound {bound!r}",
         )
-    if exact is None or exact > HUGE:
+    if exact is None or exact > _huge(oracle.case):
         return
     if not np.isfinite(answer.objective):
         yield "objective wrong", f"objective {answer.objective!r}, that of the model is {exact:.17g}"

@@ -26,7 +26,7 @@ DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation,
 _STEPS, _HALVINGS = 60, 40
 _DAMPING = 1e-13  # of the diagonal of a Hessian: what makes it invertible where columns depend on each other
 _SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # gamma of the smoothed hinges that lead to the hinge
-_NIL, _TINY = Decimal("1e-30"), Decimal("1e-290")
+_NIL, _NIL_OF_LOGS, _TINY = Decimal("1e-30"), Decimal("1e-26"), Decimal("1e-290")
 _BRANCH = Decimal("1e-25")  # argument below which log(1 + x) is x - x^2/2
 
 
@@ -173,10 +173,13 @@ class Oracle:
 
     @cached_property
     def smallest(self) -> Decimal:
-        """Objectives below it are zero: the square of float64's precision, of the objective without any features."""
+        """Objectives below it are zero: the square of float64's precision, of the objective without any features.
+
+        Predictions of counts are logarithms, which are rounded relative to themselves.
+        """
         n_classes = 3 if self.case.loss == "multinomial" else 1
         nothing = Model(np.zeros((n_classes, self.case.n_features)), np.zeros(n_classes), self._zero)
-        return max(self.exact(nothing) * _NIL, _TINY)
+        return max(self.exact(nothing) * (_NIL_OF_LOGS if self.case.loss == "poisson" else _NIL), _TINY)
 
     # Supports
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, lower_bound, margin, primal, saddle_point, screen, upper_bound
+from diht.duality import Bound, lower_bound, margin, primal, rounded_objective, saddle_point, screen, upper_bound
 from diht.exact import CLEAR
 from diht.problem import Problem
 from diht.result import Certificate, relative
@@ -17,6 +17,8 @@ from diht.result import Certificate, relative
 __all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
 
 Vector = NDArray[np.float64]
+
+_U = 2.0**-53  # unit roundoff of float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class HandedOut:
 
 def handed_out(problem: Problem, w: Vector, b: float, bound: Bound | None, tol: float) -> HandedOut:
     """Round a model, given in the problem's coordinates, to X's dtype where that costs nothing that counts, and certify it."""
-    proved = None if bound is None else bound.value
+    proved = None if bound is None else bound.claimed
 
     def objective(coef: NDArray[Any], intercept: Any) -> float:
         return _Predicted.of(problem, coef, float(intercept)).objective
@@ -94,8 +96,21 @@ class _Predicted:
         rough = cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u))
         if rough.attained - rough.objective <= CLEAR * abs(rough.objective):
             return rough
-        u, error = problem.design.predictions(np.asarray(coef, dtype=np.float64), intercept, -problem.level)
-        return cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u, error))
+        return cls._precise(problem, w, *problem.residuals(coef, intercept))
+
+    @classmethod
+    def _precise(cls, problem: Problem, w: Vector, r: Vector, error: Vector) -> _Predicted:
+        """Take the losses from residuals y - u of the other sign, which are off by `error` at most."""
+        loss, y = problem.loss, problem.y
+
+        def values(r: Vector) -> Vector:
+            of_residuals = loss.residual_value(r, y)
+            return np.asarray(loss.value(r + y, y) if of_residuals is None else of_residuals)
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            e = error + 4.0 * _U * (np.abs(r) if loss.residual_value(r, y) is not None else np.abs(r) + np.abs(y))
+            objective = float(problem.s @ values(r) + 0.5 * problem.lam * (w @ w))
+            return cls(r + y, objective, rounded_objective(problem, w, np.maximum(values(r - e), values(r + e))))
 
 
 def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:

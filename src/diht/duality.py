@@ -40,6 +40,7 @@ __all__ = [
     "null_bound",
     "primal",
     "primal_from_dual",
+    "rounded_objective",
     "saddle_point",
     "screen",
     "stability_radius",
@@ -335,9 +336,8 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
         lost += 4.0 * len(c) * _TINY
         lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
-    if not np.isfinite(safe) or safe < trivial:
-        return Bound(trivial, np.zeros_like(y), 0.0)
-    return Bound(float(safe) + 0.0, alpha, float(value - safe))
+    bound = Bound(float(safe) + 0.0, alpha, float(value - safe))
+    return bound if np.isfinite(safe) and bound.claimed >= trivial else Bound(trivial, np.zeros_like(y), 0.0)
 
 
 def null_bound(problem: Problem, b: float) -> Bound:
@@ -360,26 +360,29 @@ def null_bound(problem: Problem, b: float) -> Bound:
     return best
 
 
-def upper_bound(
-    problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None, error: Vector | None = None
-) -> float:
+def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
     r"""P(w, b) plus all that rounding can have taken from it: no less than the model's objective in exact arithmetic.
 
     With :math:`|\hat u_i - u_i| \le e` (the design's own bound) convexity gives
     :math:`l(u_i) \le \max(l(\hat u_i - e), l(\hat u_i + e))`, for any loss. Values of a loss are off by a few units in the last
-    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, and `error` a bound on its errors,
-    where they are known.
+    place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, where it is known.
     """
-    loss, y, s = problem.loss, problem.y, problem.s
+    loss, y = problem.loss, problem.y
     u = problem.design.matvec(w) + b if u is None else u
     with np.errstate(over="ignore", invalid="ignore"):
         # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
-        e = (2.0 * problem.design.matvec_error(w) if error is None else error) + 4.0 * _U * np.abs(u)
-        value = np.maximum(loss.value(u - e, y), loss.value(u + e, y))
+        e = 2.0 * problem.design.matvec_error(w) + 4.0 * _U * np.abs(u)
+        return rounded_objective(problem, w, np.maximum(loss.value(u - e, y), loss.value(u + e, y)))
+
+
+def rounded_objective(problem: Problem, w: Vector, value: Vector) -> float:
+    """The objective of a model whose losses are at most these, rounded up."""
+    s = problem.s
+    with np.errstate(over="ignore", invalid="ignore"):
         ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * _U)
         size = float(np.sum(s * np.abs(value))) + ridge
         total = float(np.sum(s * value)) + ridge + 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * size
-        total += (4.0 * len(y) + problem.lam * problem.constraint.size) * _TINY
+        total += (4.0 * len(s) + problem.lam * problem.constraint.size) * _TINY
     return total if np.isfinite(total) else np.inf
 
 

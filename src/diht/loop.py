@@ -138,8 +138,10 @@ def _bounded(problem: Problem, start: Start) -> Start:
 
 
 def _objective(problem: Problem, w: Vector, b: float) -> float:
+    """Return the objective, infinite where a prediction is beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return primal(problem, w, b)
+        u = problem.design.matvec(w, support=np.flatnonzero(w)) + b
+        return primal(problem, w, b, u) if np.all(u <= problem.loss.reach) else np.inf
 
 
 @dataclass(frozen=True)
@@ -296,21 +298,21 @@ class _Loop:
             if point.alpha is None:
                 return -np.inf
             proved = lower_bound(self.problem, point.alpha, point.g, point.value)
-        if proved.value > self.best_bound:  # methods go on changing their dual point
+        if proved.claimed > self.best_bound:  # methods go on changing their dual point
             self.bound = proved if point.bound is not None else replace(proved, alpha=proved.alpha.copy())
-        return proved.value
+        return proved.claimed
 
     def prove_anything(self, b: float) -> None:
         """Where a solve ended before it proved more than alpha = 0 does, take the bound of the model without features."""
         if self.bound is None or not self.bound.alpha.any():
             proved = null_bound(self.problem, b)
-            if proved.value > self.best_bound:
+            if proved.claimed > self.best_bound:
                 self.bound = proved
 
     @property
     def best_bound(self) -> float:
         """The best bound so far."""
-        return -np.inf if self.bound is None else self.bound.value
+        return -np.inf if self.bound is None else self.bound.claimed
 
     def improve(self, point: Point | None, margin: float = 0.0) -> None:
         """Look at a pair that is not part of the trace."""
@@ -337,7 +339,7 @@ class _Loop:
         certificate = model.certificate
         pool = self.method.pool(state)
         # What came after the last step may have closed the gap; rounding may have opened it.
-        if certificate.relative_gap > self.limits.tol:
+        if not certificate.closes(self.limits.tol):
             status = Status.STALLED if status is Status.OPTIMAL else status
         elif status is not Status.STOPPED:
             status = Status.OPTIMAL
@@ -402,30 +404,26 @@ def certify(
         The model's objective, a lower bound on the best possible one, and the gap between them; what is proved of each feature;
         and, if the solve met a better model, that model.
     """
-    model, b = model_to_certify(problem, w, intercept, support)
+    model, intercept = model_to_certify(problem, w, intercept, support)
     if alpha is not None:
         dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
-        return _certified(problem, model, b, lower_bound(problem, dual_point))
-    solver = "branch" if exact else "auto"
-    result = solve(problem, solver, start=Start(model, b), tol=tol, time_limit=time_limit)
-    return certificate_after(problem, model, b, result)
-
-
-def _certified(problem: Problem, w: Vector, b: float, bound: Bound) -> Certificate:
-    return certificate_of(problem, problem.coefficients_of(w), problem.intercept_of(w, b), bound)
+        return certificate_of(problem, problem.coefficients_of(model), intercept, lower_bound(problem, dual_point))
+    solver, start = "branch" if exact else "auto", Start(model, problem.centred_intercept(model, intercept))
+    result = solve(problem, solver, start=start, tol=tol, time_limit=time_limit)
+    return certificate_after(problem, model, intercept, result)
 
 
 def model_to_certify(
     problem: Problem, w: ArrayLike | None, intercept: float | None, support: ArrayLike | None
 ) -> tuple[Vector, float]:
-    """Return the model that a user gives by coefficients or by features, with its `b` of the centred design."""
+    """Return the model that a user gives by coefficients or by features, with its intercept in the user's coordinates."""
     if (w is None) == (support is None):
         raise ValueError("one of w and support must be given" + ", not both" * (w is not None))
     if support is not None:
         if intercept is not None:
             raise ValueError(f"intercept must be None where only a support is given, got {intercept!r}")
         model, b, _ = refit(problem, _support(problem, support))
-        return model, b
+        return model, problem.intercept_of(model, b)
     model = finite_vector("w", w, problem.shape[1])  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
@@ -435,7 +433,7 @@ def model_to_certify(
         raise ValueError(
             f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"
         )
-    return model, b
+    return model, problem.intercept_of(model, b) if intercept is None else float(intercept)
 
 
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
@@ -449,10 +447,10 @@ def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
     return chosen
 
 
-def certificate_after(problem: Problem, w: Vector, b: float, result: Result) -> Certificate:
+def certificate_after(problem: Problem, w: Vector, intercept: float, result: Result) -> Certificate:
     """Certify a model by a solve that started from it: its bound, and its model if that is better."""
     found = result.certificate
-    certificate = _certified(problem, w, b, result.certificate.bound)
+    certificate = certificate_of(problem, problem.coefficients_of(w), intercept, found.bound)
     better = certificate.objective - result.objective > _PROGRESS * abs(certificate.objective)
     return replace(
         certificate,

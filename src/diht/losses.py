@@ -89,12 +89,15 @@ class Loss(ABC):
         Whether l*' is finite on all of F, without which the explicit dual step is of no use.
     of_differences : bool
         Whether l(u, y) depends on y - u alone.
+    reach : float
+        The prediction in float64 beyond which l would overflow, and goes on as a straight line instead.
     """
 
     name: ClassVar[str] = "custom"
     task: ClassVar[str] = "regression"
     explicit: ClassVar[bool] = True
     of_differences: ClassVar[bool] = False
+    reach: ClassVar[float] = math.inf
 
     @property
     def mu(self) -> float:
@@ -109,6 +112,10 @@ class Loss(ABC):
     @abstractmethod
     def value(self, u: Array, y: Array) -> Array:
         """Return l(u, y)."""
+
+    def residual_value(self, r: Array, y: Array) -> Array | None:
+        """Return l(y + r, y) from r itself, which may be far smaller than y; None where there is no such formula."""
+        return None
 
     @abstractmethod
     def derivative(self, u: Array, y: Array) -> Array:
@@ -265,12 +272,18 @@ class QuadraticConjugate(Loss):
 
     def value(self, u: Array, y: Array) -> Array:
         """Return l(u, y)."""
-        a = self.derivative(u, y)
-        return a * ((u - y) - 0.5 * self.mu * a)
+        return self.residual_value(u - y, y)
+
+    def residual_value(self, r: Array, y: Array) -> Array:
+        """Return a (r - mu a / 2) at the derivative a."""
+        a = self._slope(r, y)
+        return a * (r - 0.5 * self.mu * a)
 
     def derivative(self, u: Array, y: Array) -> Array:
         """Return l'(u, y), for the hinge at its kink 0."""
-        r = u - y
+        return self._slope(u - y, y)
+
+    def _slope(self, r: Array, y: Array) -> Array:
         low, high = self.domain(y)
         xp = _namespace(r)
         if self.mu == 0:
@@ -520,6 +533,7 @@ class Poisson(Loss):
     name: ClassVar[str] = "poisson"
     task: ClassVar[str] = "regression"
     explicit: ClassVar[bool] = False  # l*' is infinite where p = 0
+    reach: ClassVar[float] = _POISSON_REACH * math.log(sys.float_info.max)
     differentiable: ClassVar[bool] = True
 
     def value(self, u: Array, y: Array) -> Array:

@@ -821,7 +821,7 @@ def solve_multinomial(
     proof = certificate(problem, coef, intercept, search.bound)
     if told["stop"]:
         status = Status.STOPPED
-    elif proof.relative_gap <= tol:
+    elif proof.closes(tol):
         status = Status.OPTIMAL
     elif ending():
         status = Status.TIME_LIMIT
@@ -902,7 +902,7 @@ def _proved_by(
     if bound.value <= result.lower_bound:
         return result
     proof = certificate(problem, result.coef, np.asarray(result.intercept, dtype=np.float64), bound)
-    status = Status.OPTIMAL if proof.relative_gap <= tol else result.status
+    status = Status.OPTIMAL if proof.closes(tol) else result.status
     return replace(result, alpha=proof.bound.alpha, certificate=proof, status=status)
 
 

@@ -19,6 +19,8 @@ __all__ = ["Problem", "finite_vector", "normalised_weights"]
 
 Vector = NDArray[np.float64]
 
+_FEW_ENTRIES = 10_000_000  # of columns that are looked at together
+
 
 @dataclass(frozen=True, eq=False, init=False)
 class Problem:
@@ -183,9 +185,13 @@ class Problem:
 
         A coefficient of theirs costs its ridge and changes no prediction, so that no best model uses them.
         """
-        suspects = np.flatnonzero(self.design.column_norms() == 0.0)  # or their squares underflow
-        values = self.design.columns(suspects).toarray() if suspects.size else np.empty((0, 0))
-        return suspects[~values.any(axis=0)] if suspects.size else suspects
+        held = np.zeros(self.shape[1], dtype=bool)
+        held[self.design.occupied()] = True
+        # A norm of zero says so as well, unless squares underflow.
+        suspects = np.flatnonzero(held & (self.design.column_norms() == 0.0))
+        for some in np.array_split(suspects, len(suspects) * self.shape[0] // _FEW_ENTRIES + 1):
+            held[some] = self.design.columns(some).toarray().any(axis=0)
+        return np.flatnonzero(~held)
 
     def _norm(self, v: Vector) -> float:
         largest = float(v.max())  # divided by it, no square underflows
@@ -204,6 +210,10 @@ class Problem:
         """Coefficients of the scaled columns, from those of the columns of X."""
         coef = np.asarray(coef, dtype=np.float64)
         return coef if self.scale is None else np.asarray((coef.T * self.scale).T)
+
+    def residuals(self, coef: NDArray[Any], intercept: float) -> tuple[Vector, Vector]:
+        """Compute X coef + intercept - y in twice the precision, of the data as they were given, and a bound on its errors."""
+        return self.design.predictions(np.asarray(coef, dtype=np.float64), intercept, -self.level, start=-self.y)
 
     def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
         """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""

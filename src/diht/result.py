@@ -179,6 +179,10 @@ class Certificate:
         """The gap divided by the objective."""
         return relative(self.gap, self.objective)
 
+    def closes(self, tol: float) -> bool:
+        """Whether the gap is within `tol` of the objective, whatever rounding did to that."""
+        return relative(self.attained - self.lower_bound, self.attained) <= tol
+
     @cached_property
     def required(self) -> Indices:
         """Features in every optimal model, ascending."""

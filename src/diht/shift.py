@@ -203,9 +203,9 @@ class ShiftedBound(Bound):
 
 def in_play(problem: Problem, screening: Screening, objective: float) -> tuple[Indices, float]:
     """Features that a best model with an objective of at most this may use, and the ceiling: what any other costs at least."""
-    left = screening.within <= objective
-    left[_removable(problem)] = False
-    features = np.flatnonzero(left)
+    left = np.flatnonzero(screening.within <= objective)
+    held = np.setdiff1d(left, _removable(problem))
+    features = held if len(held) else left  # where all are zeros, they stay
     return features, outside_play(problem, screening, features)
 
 

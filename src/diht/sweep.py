@@ -143,7 +143,7 @@ class _Nearby(Auto):
         assert best is not None
         model = handed_out(problem, best.coefficients(problem.shape[1]), best.b, state.bound, self.tol)
         certificate = model.certificate
-        closed = certificate.relative_gap <= self.tol
+        closed = certificate.closes(self.tol)
         ended = Status.TIME_LIMIT if state.stop() else Status.STALLED
         return Result(
             w=model.w,
@@ -413,7 +413,7 @@ class _Sweep:
         """Give a point a model and a bound."""
         problem, result = self.at(*key), self.results[key]
         certificate = certificate_of(problem, model.coef, model.intercept, bound)
-        closed = certificate.relative_gap <= self.tol and result.status is not Status.STOPPED
+        closed = certificate.closes(self.tol) and result.status is not Status.STOPPED
         self.results[key] = replace(
             result,
             w=model.w,

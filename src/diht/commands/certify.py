@@ -229,17 +229,17 @@ def _bounds(
     assert isinstance(model.loss, Loss)
     for equation, y in zip(model.equations, targets, strict=True):
         problem = Problem(design, y, model.loss, constraint, model.lam, s, model.fit_intercept, scale=scale)
-        w, b = _model(problem, equation, scale)
+        w, intercept = _model(problem, equation, scale)
         result = solve(
             problem,
             "branch" if arguments.exact else "auto",
-            start=Start(w, b),
+            start=Start(w, problem.centred_intercept(w, intercept)),
             tol=arguments.tol,
             time_limit=limit,
             callback=partial(live, label=str(equation.label) if len(targets) > 1 else ""),
             stop=interrupt,
         )
-        certificate = certificate_after(problem, w, b, result)
+        certificate = certificate_after(problem, w, intercept, result)
         figures = Figures(certificate.objective, certificate.lower_bound, model.standardize, result.status)
         equations.append(replace(equation, figures=figures))
         findings.append(_finding(equations[-1], certificate, scale))
