@@ -9,6 +9,8 @@ import numpy as np
 
 from diht.design.kernels import Array, Integer, dense_row_dot, dual_step, jit, jit_inlined, row_dot_at_once
 
+_U = 2.0**-53  # unit roundoff of float64
+
 NEVER = 1e12  # the step of a sample whose row is empty: its dual variable goes to where the loss alone wants it
 
 
@@ -313,22 +315,39 @@ def proximal_epochs(
 
 
 @jit
+def central_room(excess: float, mu: float, tau: float) -> float:
+    """Return the positive root of ``mu r^2 + excess r - tau = 0``: the distance from an end of the domain that is the only one."""
+    root: float = np.hypot(excess, 2.0 * np.sqrt(mu * tau))
+    if excess > 0.0:
+        return 2.0 * tau / (excess + root)
+    return (root - excess) / (2.0 * mu) if mu > 0.0 else np.inf
+
+
+@jit
 def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: float) -> float:
     """Return the a inside ``(low, high)`` with ``y + mu a - tau/(a - low) + tau/(high - a) = u``; the ends are those for y > 0.
 
-    The left side increases with a, from minus to plus infinity: Newton's method in a bracket that shrinks around the root.
+    The left side increases with a, from minus to plus infinity: Newton's method in a bracket that shrinks around the root, from the
+    root with the barrier of one end alone, the nearer one, until rounding is all that is left of the difference of the two sides.
     """
     if y <= 0.0:
         low, high = -high, -low
+    d = u - y
+    from_high = central_room(d - mu * high, mu, tau) if high < np.inf else np.inf
+    from_low = central_room(mu * low - d, mu, tau) if low > -np.inf else np.inf
+    if low == -np.inf or high == np.inf:
+        return high - from_high if low == -np.inf else low + from_low
     left, right = low, high
-    if left == -np.inf:  # from the terms without the barrier of the other end, and twice its strength
-        left = min(right, min((u - y) / mu, right)) - 1.0 - 2.0 * np.sqrt(tau / mu)
-    if right == np.inf:
-        right = max(left, max((u - y) / mu, left)) + 1.0 + 2.0 * np.sqrt(tau / mu)
-    a = 0.5 * (left + right)
+    a = high - from_high if from_high < from_low else low + from_low
+    if not low < a < high:
+        a = 0.5 * (low + high)
     for _ in range(200):
         below, above = a - low, high - a
-        value = y + mu * a - tau / below + tau / above - u
+        if not (below > 0.0 and above > 0.0):
+            return a
+        value = mu * a - tau / below + tau / above - d
+        if abs(value) <= 4.0 * _U * (abs(d) + mu * abs(a) + tau / below + tau / above):
+            return a
         if value > 0.0:
             right = a
         else:
@@ -337,7 +356,7 @@ def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: f
         new = a - value / slope
         if not left < new < right:
             new = 0.5 * (left + right)
-        if abs(new - a) <= 1e-15 * min(abs(new - low), abs(high - new)) or not left < new < right:
+        if not left < new < right:
             return new
         a = new
     return a

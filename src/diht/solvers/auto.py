@@ -215,7 +215,8 @@ class Auto(Solver):
             slow = slow + 1 if proved and own > _PROGRESS * before else 0
             aimless = aimless + 1 if not proved and inner.engine.gap > _PROGRESS * unproved else 0
             unproved = inner.engine.gap
-            if own <= useful * state.gap or slow >= _PATIENCE or aimless >= _MORE_PATIENCE:
+            hidden = inner.engine.hides(state.gap)
+            if own <= useful * state.gap or slow >= _PATIENCE or aimless >= _MORE_PATIENCE or hidden:
                 break
             last, support = support, np.flatnonzero(rounded.w)
             settled = own <= _MOSTLY * state.gap and design.passes >= again and not np.array_equal(fitted, support)

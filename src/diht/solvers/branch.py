@@ -285,6 +285,8 @@ class NewtonNodes(Nodes):
             w[self.features] = x
             if primal(part, x, b, u) - best.value <= _ACCURACY * abs(objective) or best.value >= objective:
                 return Proved(best.value, best.rounding), best.alpha, w
+        if engine.hides(objective - best.value):
+            return Proved(best.value, best.rounding), best.alpha, w
         engine.restart(part, w[self.features], best.alpha)
         for _ in range(_MOST_STEPS):
             engine.improve()
@@ -432,7 +434,8 @@ class _Tree:
 
 def _undecided(constraint: Constraint, w: Vector, free: Indices) -> int:
     """The feature about which a relaxation is least decided; -1 where all that is left fits in."""
-    m, _, _ = constraint.free(len(w))
+    m, inside, _ = constraint.free(len(w))
+    free = np.setdiff1d(free, inside)  # those that every model keeps are not decided about
     if m <= 0 or constraint.count(free) <= m:
         return -1
     z = constraint.places(w)[free]

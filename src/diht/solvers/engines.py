@@ -74,6 +74,10 @@ class Engine(ABC):
         """Return X'(s alpha) over all features, as the problem's design computes it, where it is known."""
         return None
 
+    def hides(self, gap: float) -> bool:
+        """Whether a gap is so narrow that no dual point which the engine finds can close any of it."""
+        return False
+
     def take(self, w: Vector, product: Vector, b: float) -> None:
         """Take a model, given Xw, with its best intercept (searched from b)."""
         problem = self.problem
@@ -156,7 +160,7 @@ class NewtonEngine(Engine):
         self.begin(w, self.b)
 
     def begin(self, w: Vector, b: float) -> None:
-        """Begin at a model, less what the constraint forbids."""
+        """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
         problem = self.problem
         self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
         self.m, inside, outside = self.constraint.free(self.X.shape[1])
@@ -168,8 +172,9 @@ class NewtonEngine(Engine):
         w[outside] = 0.0
         if self.m <= 0:
             w[self.state == 0] = 0.0
-        self.take(w, self.X @ w, b)
-        self.model = self.smoothed(w, self.u - self.b, self.b)
+        nothing = self.smoothed(np.zeros_like(w), np.zeros_like(problem.y), b)
+        self.model = min(self.smoothed(w, self.X @ w, b), nothing, key=lambda model: model.value)
+        self.take(self.model.w, self.model.product, self.model.b)
 
     def smooth(self, strength: float) -> None:
         """Take the loss with so much smoothing, in units of the targets' size."""
@@ -214,6 +219,10 @@ class NewtonEngine(Engine):
         in_vain = self.idle >= _IDLE or self.in_vain >= _IN_VAIN or self.inexact >= _INEXACT
         self.finished = self.finished or in_vain
         problem.design.count(5.0 * self.X.nbytes / max(1, problem.design.nbytes))  # a Hessian and four products
+
+    def hides(self, gap: float) -> bool:
+        """Whether it is far below what the least smoothing costs a dual point."""
+        return self.strength > 0.0 and gap <= _PROGRESS * _LEAST_SMOOTHING * self.size
 
     def slopes(self, model: _Model) -> Vector:
         """Derivatives of the smoothed loss, which are in F."""
@@ -264,7 +273,7 @@ class NewtonEngine(Engine):
             if futile == _FUTILE:  # of a descent direction a short step will do, unless rounding hides what it gains
                 break
             curvature = self.secant(margins, change)
-        return best
+        return best if model.value - best.value > _EXACT * abs(model.value) else model
 
     def linear_slopes(self, slopes: Vector, curvature: Vector, change: Vector) -> Vector:
         """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.

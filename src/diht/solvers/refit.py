@@ -252,11 +252,15 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
 def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
 
-    A Hessian serves once more where little is left to do, if it changes smoothly.
+    It begins at the model without features where that is better than the given one. A Hessian serves once more where little is left
+    to do, if it changes smoothly. A direction whose every step gains no more than rounding hides is one of rounding.
     """
     problem, design = objective.problem, objective.design
     equations = _direction(problem, design)
     model = objective.model(x, design.matvec(x), b)
+    if np.any(x):
+        nothing = objective.model(np.zeros_like(x), np.zeros_like(problem.y), b)
+        model = min(model, nothing, key=lambda model: model.value)
     gradient = objective.gradient(model)
     direction, before, decrease = np.zeros_like(gradient), 0.0, 0.0
     curvature, solve = np.empty(0), None
@@ -288,7 +292,10 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         new = objective.gradient(trial)
         if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.value < model.value):
             break
+        rounded = size < 1.0 and model.value - trial.value <= _HIDDEN * abs(model.value)
         model, gradient = trial, new
+        if rounded:
+            break
     return objective.model(model.x, design.matvec(model.x), model.b)
 
 
