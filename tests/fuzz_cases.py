@@ -349,7 +349,8 @@ def _weights(rng: np.random.Generator, loss: str, y: NDArray[Any], hostile: bool
 def _offset(rng: np.random.Generator, loss: str, n: int, y: Vector) -> Vector:
     if loss == "poisson":
         return rng.uniform(-5.0, 5.0, n)
-    return rng.standard_normal(n) * (float(np.abs(y).max()) or 1.0) * 10.0 ** rng.choice([-1.0, 0.0, 3.0])
+    offset = rng.standard_normal(n) * (float(np.abs(y).max()) or 1.0) * 10.0 ** rng.choice([-1.0, 0.0, 3.0])
+    return np.clip(offset, -5e74, 5e74)  # beyond 1e75 it is refused, and so is a difference of target and offset
 
 
 def _calls(rng: np.random.Generator, several: bool, hostile: bool) -> tuple[Call, ...]:

@@ -352,8 +352,12 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
         true_gap = _relative(exact, Decimal(bound)) if exact > oracle.smallest else Decimal(0)
         if true_gap > Decimal(call.tol) + OFF:
             yield "status untrue", f"optimal, but the gap is {true_gap:.3g} where tol={call.tol:g}"
-    yield from _about_features(oracle, certificate, best, counts)
-    yield from _better(oracle, certificate)
+    better = _better_objective(oracle, certificate)
+    known = min((value for value in (exact, better) if value is not None), default=None)
+    if known is not None and Decimal(float(certificate.attained)) < known:
+        yield "false claims", f"{certificate.attained!r} is called attained, but the model has {known:.20g}"
+    yield from _about_features(oracle, certificate, best if known is None else min(best, known), counts)
+    yield from _better(oracle, certificate, better)
     again = bound if answer.problem is None else float(certificate.bound.check(answer.problem))
     if again < bound:
         yield "check below claim", f"checked {again!r}, claimed {bound!r} ({type(certificate.bound).__name__})"
@@ -420,14 +424,18 @@ def compare(case: Case) -> dict[str, Tally]:
     return tallies
 
 
-def _better(oracle: Oracle, certificate: Any) -> Iterator[tuple[str, str]]:
+def _better_objective(oracle: Oracle, certificate: Any) -> Decimal | None:
+    better = certificate.better
+    return None if better is None else oracle.handed_out(np.atleast_2d(better.w), better.intercept, True)
+
+
+def _better(oracle: Oracle, certificate: Any, exact: Decimal | None) -> Iterator[tuple[str, str]]:
     """Whether a better model that was met is one."""
     better = certificate.better
-    if better is None:
+    if exact is None:
         return
     if not oracle.allows(better.w):
         yield "infeasible", f"a better model has coefficients {better.w.tolist()}"
-    exact = oracle.handed_out(np.atleast_2d(better.w), better.intercept, True)
     if exact > oracle.smallest and abs(_relative(better.objective, exact)) > WRONG:
         yield "objective wrong", f"objective {better.objective!r} of a better model, its own is {exact:.17g}"
 
@@ -453,7 +461,7 @@ def _about_features(oracle: Oracle, certificate: Any, best: Decimal, counts: Cou
                 continue
             if value > 0.0 and (value == np.inf or Decimal(value) > least):
                 yield "false claims", f"bound {value!r} {what} feature {j}, but {least:.20g} is attained"
-            elif j in claimed and (least <= best or least <= attained):
+            elif j in claimed and least <= max(best, attained):
                 word = "required" if what == "without" else "excluded"
                 yield (
                     "false claims",

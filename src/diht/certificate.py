@@ -94,7 +94,7 @@ class _Predicted:
         b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
         u = problem.design.matvec(w, support=np.flatnonzero(w)) + b if u is None else u + b
         rough = cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u))
-        if rough.attained - rough.objective <= CLEAR * abs(rough.objective):
+        if problem.tail is None and rough.attained - rough.objective <= CLEAR * abs(rough.objective):
             return rough
         return cls._precise(problem, w, np.asarray(coef, dtype=np.float64), intercept)
 
@@ -107,7 +107,8 @@ class _Predicted:
             at, error = predictions(coef, intercept, -problem.level)
             u = at
         else:
-            at, error = predictions(coef, intercept, -problem.level, start=-y)
+            targets = [y] if problem.tail is None else [y, problem.tail]
+            at, error = predictions(coef, intercept, -problem.level, less=targets)
             u, value = at + y, loss.residual_value
         with np.errstate(over="ignore", invalid="ignore"):
             e = error + 4.0 * _U * np.abs(at)

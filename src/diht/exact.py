@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLEAR", "dot", "matmul", "two_product", "two_sum"]
+__all__ = ["CLEAR", "dot", "matmul", "total", "two_product", "two_sum"]
 
 Vector = NDArray[np.float64]
 
@@ -50,6 +50,18 @@ def dot(x: Vector, y: Vector, start: float = 0.0) -> float:
     with np.errstate(all="ignore"):
         terms = np.concatenate([[start], *two_product(x, y)])
         return fsum(terms) if np.all(np.abs(terms) < _SUMMABLE) else start + float(x @ y)
+
+
+def total(values: Vector) -> tuple[float, float]:
+    """Return the sum of a vector as an unevaluated sum of two numbers."""
+    low = 0.0
+    while values.size > 1:
+        if values.size % 2:
+            values = np.append(values, 0.0)
+        values, errors = two_sum(values[::2], values[1::2])
+        low += float(errors.sum())
+    high = float(values.sum())
+    return high, low
 
 
 def matmul(A: Vector, B: Vector) -> tuple[Vector, Vector]:

@@ -428,7 +428,9 @@ def model_to_certify(
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     b = _intercept_for(problem, model, intercept)
-    if not np.isfinite(_objective(problem, model, b)):
+    with np.errstate(over="ignore"):
+        representable = bool(np.all(np.isfinite(problem.coefficients_of(model))))
+    if not representable or not np.isfinite(_objective(problem, model, b)):
         largest = float(np.abs(model).max())
         raise ValueError(
             f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"

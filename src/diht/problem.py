@@ -63,6 +63,8 @@ class Problem:
         the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
     y : array of shape (N,)
         The targets; less their mean, `level`, where there is an intercept and that takes no digit of them.
+    tail : array of shape (N,) or None
+        What rounding has taken off the targets where an offset was subtracted from them.
     s : array of shape (N,)
         The weights divided by their sum; with an offset times f.
     """
@@ -77,6 +79,7 @@ class Problem:
     center: Vector | None = field(repr=False)
     scale: Vector | None = field(repr=False)
     level: float = field(repr=False)
+    tail: Vector | None = field(repr=False)
     _memo: dict[str, PreciseGram | None] = field(repr=False)  # shared by all problems of the same data
 
     def __init__(
@@ -103,10 +106,14 @@ class Problem:
         y = finite_vector("y", y, n)
         loss.check_targets(y)
         s = normalised_weights(sample_weight, n)
+        tail = None
         if offset is not None:
-            y, factor = _with_offset(loss, y, finite_vector("offset", offset, n))
+            known = finite_vector("offset", offset, n)
+            _check_size("offset", known)
+            tail = two_sum(y, -known)[1] if loss.of_differences else None
+            y, factor = _with_offset(loss, y, known)
             s = s * factor
-        _check_size(y)
+        _check_size("y", y)
         if loss.task == "classification":
             _check_two_classes(y, s)
         q = None if scale is None else finite_vector("scale", scale, d)
@@ -116,7 +123,7 @@ class Problem:
         center, zeros = _center(design, s if offset is None else s / s.sum()) if fit_intercept else (None, None)
         if center is not None or q is not None:
             design = affine(design, center, q, zeros)
-        values = {
+        values: dict[str, Any] = {
             "design": design,
             "y": y,
             "loss": loss,
@@ -127,6 +134,7 @@ class Problem:
             "center": center,
             "scale": q,
             "level": level,
+            "tail": tail,
             "_memo": {},
         }
         for name, value in values.items():
@@ -142,7 +150,7 @@ class Problem:
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
         other = object.__new__(Problem)
-        for name in ("design", "y", "loss", "s", "fit_intercept", "center", "scale", "level", "_memo"):
+        for name in ("design", "y", "loss", "s", "fit_intercept", "center", "scale", "level", "tail", "_memo"):
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "constraint", self.constraint if constraint is None else constraint)
         object.__setattr__(other, "lam", self.lam if lam is None else lam)
@@ -312,10 +320,12 @@ def _with_offset(loss: Loss, y: Vector, offset: Vector) -> tuple[Vector, Vector]
     return np.asarray(targets), np.asarray(factor)
 
 
-def _check_size(y: Vector) -> None:
-    worst = int(np.argmax(np.abs(y)))
-    if abs(y[worst]) > LARGEST:
-        raise ValueError(f"y must not hold numbers beyond {LARGEST:g} in size, got {y[worst]:g} at position {worst}")
+def _check_size(name: str, values: Vector) -> None:
+    worst = int(np.argmax(np.abs(values)))
+    if abs(values[worst]) > LARGEST:
+        raise ValueError(
+            f"{name} must not hold numbers beyond {LARGEST:g} in size, got {values[worst]:g} at position {worst}"
+        )
 
 
 def _check_two_classes(y: Vector, s: Vector) -> None:

@@ -222,8 +222,10 @@ def others(problem: Problem, features: Indices) -> Indices:
 
 
 def _removable(problem: Problem) -> Indices:
-    """Return the columns of zeros, unless they belong to groups or are to be kept."""
-    return problem.null if problem.constraint.is_plain else np.empty(0, dtype=np.int64)
+    """Return the columns of zeros, but for those that are to be kept, and for groups, which stay whole."""
+    if not problem.constraint.is_plain:
+        return np.empty(0, dtype=np.int64)
+    return np.setdiff1d(problem.null, problem.constraint.free(problem.shape[1])[1])
 
 
 def shifted_bound(

@@ -6,7 +6,7 @@ A solver speaks to :class:`Design` only: it never indexes X and never asks how o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -224,10 +224,10 @@ class Design(ABC):
     def matvec_error(self, w: Vector) -> float:
         """Bound the rounding error of every entry of ``matvec(w)``."""
 
-    def predictions(self, coef: Vector, *intercepts: float, start: Vector | None = None) -> tuple[Vector, Vector]:
+    def predictions(self, coef: Vector, *intercepts: float, less: Sequence[Vector] = ()) -> tuple[Vector, Vector]:
         r"""Compute X coef plus constants, of the data as they are stored, in twice the precision, and a bound on its errors.
 
-        `start`, a vector of N numbers, is added where it is given.
+        Vectors of N numbers, such as targets, are subtracted where they are given.
 
         With k nonzero coefficients the error is at most :math:`u |u_i| + \gamma_k^2 \sum_j |x_{ij}| |\mathrm{coef}_j|`.
         """
@@ -235,10 +235,11 @@ class Design(ABC):
         part, values = self.stored.columns(support), np.append(np.asarray(coef[support], dtype=np.float64), intercepts)
         n = self.shape[0]
         u, error = np.empty(n), np.empty(n)
-        values, more = np.append(values, 1.0), np.zeros(n) if start is None else start
+        values = np.append(values, np.full(len(less), -1.0))
         for first in range(0, n, ENTRIES_PER_CHUNK):
             rows = np.arange(first, min(first + ENTRIES_PER_CHUNK, n))
-            A = np.hstack([part.toarray(rows), np.ones((len(rows), len(intercepts))), more[rows, None]])
+            ones = np.ones((len(rows), len(intercepts)))
+            A = np.column_stack([part.toarray(rows), ones, *(vector[rows] for vector in less)])
             u[rows] = exact.matmul(A, values[:, None])[0][:, 0]
             error[rows] = np.abs(A) @ np.abs(values)
         square = float(gamma(len(values) + 4)) ** 2

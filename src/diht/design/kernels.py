@@ -452,15 +452,22 @@ def csr_row_norms_sq(
 
 
 @jit
-def csr_spread(data: Array, indices: Array, indptr: Array, s: Array, center: Array, spread: Array, mass: Array) -> None:
-    """Add ``s_i (x_ij - center_j)^2`` to ``spread`` and ``s_i`` to ``mass``, column by column, over the stored entries."""
+def csr_spread(
+    data: Array, indices: Array, indptr: Array, s: Array, center: Array, spread: Array, mass: Array, lost: Array
+) -> None:
+    """Add ``s_i (x_ij - center_j)^2`` to ``spread`` and ``s_i`` to ``mass``, column by column, over the stored entries.
+
+    What rounding takes off the sums of weights goes into ``lost``: a weight that is nearly all of the sum leaves little else.
+    """
     one = np.uint64(1)
     for i in range(np.uint64(0), np.uint64(s.size)):
         for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + one])):
             j = np.uint64(indices[p])
             x = np.float64(data[p]) - center[j]
             spread[j] += s[i] * x * x
-            mass[j] += s[i]
+            total = mass[j] + s[i]
+            lost[j] += (mass[j] - total) + s[i] if mass[j] >= s[i] else (s[i] - total) + mass[j]
+            mass[j] = total
 
 
 @jit

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from diht import exact
 from diht.design.base import (
     ENTRIES_PER_CHUNK,
     ENTRIES_PER_THREAD,
@@ -390,11 +391,14 @@ class SparseDesign(StoredDesign):
         from diht.design import kernels
 
         n, d = self.shape
-        spread, mass = np.zeros(d), np.zeros(d)
+        spread, mass, lost = np.zeros(d), np.zeros(d), np.zeros(d)
         center = frozen(np.zeros(d) if center is None else center)
-        kernels.csr_spread(*self._by_rows(), frozen_vector("s", s, n), center, spread, mass)
+        kernels.csr_spread(*self._by_rows(), frozen_vector("s", s, n), center, spread, mass, lost)
         # The entries that are not stored are zero: their share of the weight is what the stored ones leave.
-        rest = np.maximum(np.subtract(s.sum(), mass, out=mass), 0.0, out=mass)
+        total, low = exact.total(s)
+        rest = np.subtract(total, mass, out=mass)
+        rest += low - lost
+        np.maximum(rest, 0.0, out=rest)
         rest[self._column_counts() >= n] = 0.0
         rest *= center**2
         spread += rest

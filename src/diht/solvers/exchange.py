@@ -135,7 +135,7 @@ class Quadratic:
 
     def gains(self) -> Matrix:
         """Return by how much each exchange of a row for a column lowers the quadratic; at most 0 for columns that are taken."""
-        inverse = 1.0 / self.M.diagonal()
+        inverse = 1.0 / self._inverse_diagonal()
         costs = np.where(self.stays[self.support], np.inf, np.square(self.w) * inverse)
         gains = self.B * (self.w * inverse)[:, None]
         gains += self.r
@@ -151,6 +151,10 @@ class Quadratic:
     def best_addition(self) -> int:
         """Return the feature that alone lowers the quadratic most."""
         return int(np.argmax(np.where(self.taken, -1.0, np.square(self.r) / self._curvatures())))
+
+    def _inverse_diagonal(self) -> Vector:
+        """Return the diagonal of M, which rounding must not take below 1 / H_jj; a row that has left has none."""
+        return np.maximum(self.M.diagonal(), 1.0 / self.hessian.diagonal[self.support])
 
     def _curvatures(self) -> Vector:
         """Return h, which rounding must not take below lam; infinite where a feature cannot enter."""
@@ -182,12 +186,12 @@ class Quadratic:
 
     def _leave(self, row: int) -> None:
         """Take a feature out of the support; its row is zero then."""
-        m, beta = self.M[row, row], self.B[row].copy()
+        m, beta = self._inverse_diagonal()[row], self.B[row].copy()
         self.value += 0.5 * self.w[row] ** 2 / m
         self.r += beta * (self.w[row] / m)
         self.h += np.square(beta) / m
         self.B -= np.outer(self.M[:, row] / m, beta)
-        self.M, self.w = _without(self.M, self.w, row)
+        self.M, self.w = _without(self.M, self.w, row, m)
         self.taken[self.support[row]] = False
 
     def _enter(self, row: int, j: int) -> None:
@@ -210,19 +214,19 @@ class Quadratic:
 
     def after(self, row: int, j: int) -> tuple[Indices, Vector, Matrix]:
         """Return the support, the coefficients and M after an exchange."""
-        m, beta = self.M[row, row], self.B[row, j]
+        m, beta = self._inverse_diagonal()[row], self.B[row, j]
         h = max(self.h[j] + beta**2 / m, self.hessian.lam)
         t = (self.r[j] + beta * self.w[row] / m) / h
-        M, w = _without(self.M, self.w, row)
+        M, w = _without(self.M, self.w, row, m)
         M, w = _with(M, w, row, self.B[:, j] - self.M[:, row] * (beta / m), h, t)
         support = self.support.copy()
         support[row] = j
         return support, w, M
 
 
-def _without(M: Matrix, w: Vector, row: int) -> tuple[Matrix, Vector]:
-    """Return the inverse and the coefficients where a feature leaves, zero in its row."""
-    m = M[:, row] / M[row, row]
+def _without(M: Matrix, w: Vector, row: int, diagonal: float) -> tuple[Matrix, Vector]:
+    """Return the inverse and the coefficients where a feature leaves, zero in its row; `diagonal` is its entry of M."""
+    m = M[:, row] / diagonal
     M, w = M - np.outer(m, M[row]), w - m * w[row]
     M[row], M[:, row], w[row] = 0.0, 0.0, 0.0
     return M, w
