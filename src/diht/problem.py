@@ -233,7 +233,8 @@ class Problem:
         if support is None:
             support = np.flatnonzero(w)
             w = w[support]
-        coef = w if self.scale is None else w / self.scale[support]
+        with np.errstate(over="ignore"):
+            coef = w if self.scale is None else w / self.scale[support]
         return dot(np.append(self.center[support], -1.0), np.append(coef, self.level), start)
 
     def __repr__(self) -> str:

@@ -153,8 +153,9 @@ class Quadratic:
         return int(np.argmax(np.where(self.taken, -1.0, np.square(self.r) / self._curvatures())))
 
     def _inverse_diagonal(self) -> Vector:
-        """Return the diagonal of M, which rounding must not take below 1 / H_jj; a row that has left has none."""
-        return np.maximum(self.M.diagonal(), 1.0 / self.hessian.diagonal[self.support])
+        """Return the diagonal of M, which rounding must not take below 1 / H_jj, nor an H_jj that overflows to zero."""
+        least = np.maximum(1.0 / self.hessian.diagonal[self.support], np.finfo(np.float64).tiny)
+        return np.maximum(self.M.diagonal(), least)
 
     def _curvatures(self) -> Vector:
         """Return h, which rounding must not take below lam; infinite where a feature cannot enter."""
