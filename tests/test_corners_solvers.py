@@ -9,8 +9,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, solve, sparse_path
+from diht.design import as_design
 from diht.design.definite import Definite
 from diht.duality import primal, saddle_point
 from diht.intercept import balanced
@@ -406,3 +408,13 @@ def test_nodes_are_not_solved_whose_gap_the_smoothing_hides(monkeypatch: pytest.
     assert 0.0 <= result.lower_bound <= result.objective < 1e-20
     assert result.status in (Status.STALLED, Status.OPTIMAL)
     assert len(steps) <= 400
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_centred_curvatures_are_not_negative(seed: int) -> None:
+    """One sample has nearly all of the weight: what is left of a column, centred, is rounding."""
+    rng = np.random.default_rng(seed)
+    design = as_design(csr_array(rng.standard_normal((9, 5)) * 1e20), 1)
+    c = 10.0 ** rng.uniform(-60, -30, 9)
+    c[seed] = 0.1
+    assert np.all(design.hessian(c, centred=True).diagonal() >= 0.0)
