@@ -578,7 +578,7 @@ def test_data_that_does_not_suit_the_model(data, models, tmp_path, capsys):
 def test_certify_refusals(data, models, tmp_path, capsys):
     classes, numbers = data / "classes.csv", data / "numbers.csv"
     assert "argument --proba" in refused(capsys, "predict", models["numbers.csv"], numbers, "--proba")
-    assert "argument --k: 1 features allowed" in refused(capsys, "certify", models["numbers.csv"], numbers, "--k", "1")
+    assert "argument --k: 1 feature allowed" in refused(capsys, "certify", models["numbers.csv"], numbers, "--k", "1")
     assert "argument --loss: hinge is for classification" in refused(
         capsys, "certify", models["numbers.csv"], numbers, "--loss", "hinge"
     )

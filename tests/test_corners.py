@@ -338,3 +338,15 @@ def test_weights_are_normalised_once() -> None:
     model = SparseRegressor(k=1, lam=0.1).fit(X, y[:, 0], sample_weight=weights)
     problem = Problem(X, y[:, 0], k=1, lam=0.1, sample_weight=weights, fit_intercept=True)
     assert model.certificate_.bound.check(problem) == model.certificate_.bound.value
+
+
+def test_objective_of_large_counts() -> None:
+    """Predictions are logarithms, far smaller than the counts, and columns far from zero make them cancel."""
+    rng = np.random.default_rng(11)
+    X = rng.standard_normal((30, 3)) + 1e7
+    y = np.round(np.exp(12.0 + 0.3 * (X[:, 0] - 1e7)))
+    model = SparseRegressor(k=1, lam=1e-6, loss="poisson").fit(X, y)
+    coef, b = mpmath.mpf(float(model.coef_[0])), mpmath.mpf(float(model.intercept_))
+    u = [mpmath.mpf(float(x)) * coef + b for x in X[:, 0]]
+    losses = [mpmath.exp(v) - t * v - t + t * mpmath.log(t) for v, t in zip(u, map(mpmath.mpf, y), strict=True)]
+    assert model.objective_ == pytest.approx(float(mpmath.fsum(losses) / 30 + 0.5e-6 * coef**2), rel=1e-11)

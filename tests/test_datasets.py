@@ -290,7 +290,7 @@ def test_csv_header_detection(tmp_path, text, names, rows):
         ("price,size,y\n1,2,3\n", "prise", "no column 'prise'; did you mean 'price'?"),
         ("a,b,y\n1,2,3\n", "target", "no column 'target'; there are 'a', 'b', 'y'"),
         ("a,b,y\n1,2,3\n", 3, "no column '3'; there are 'a', 'b', 'y'"),
-        ("y\n1\n", None, "no column besides the target 'y'"),
+        ("y\n1\n", None, "no column besides the target 'y'; commas, semicolons or tabs separate columns"),
         ('a,b,y\n1,"2,3\n', None, "line 2: unexpected end of data"),
         (b"a,b,y\n1,2,3\n1,\xff,3\n", None, "line 3: not UTF-8 text (invalid start byte)"),
     ],

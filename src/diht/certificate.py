@@ -96,21 +96,23 @@ class _Predicted:
         rough = cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u))
         if rough.attained - rough.objective <= CLEAR * abs(rough.objective):
             return rough
-        return cls._precise(problem, w, *problem.residuals(coef, intercept))
+        return cls._precise(problem, w, np.asarray(coef, dtype=np.float64), intercept)
 
     @classmethod
-    def _precise(cls, problem: Problem, w: Vector, r: Vector, error: Vector) -> _Predicted:
-        """Take the losses from residuals y - u of the other sign, which are off by `error` at most."""
-        loss, y = problem.loss, problem.y
-
-        def values(r: Vector) -> Vector:
-            of_residuals = loss.residual_value(r, y)
-            return np.asarray(loss.value(r + y, y) if of_residuals is None else of_residuals)
-
+    def _precise(cls, problem: Problem, w: Vector, coef: Vector, intercept: float) -> _Predicted:
+        """Take the losses from predictions in twice the precision, or from their differences to the targets where these will do."""
+        loss, y, predictions = problem.loss, problem.y, problem.design.predictions
+        value: Callable[[Vector, Vector], Any] = loss.value
+        if loss.residual_value(y, y) is None:
+            at, error = predictions(coef, intercept, -problem.level)
+            u = at
+        else:
+            at, error = predictions(coef, intercept, -problem.level, start=-y)
+            u, value = at + y, loss.residual_value
         with np.errstate(over="ignore", invalid="ignore"):
-            e = error + 4.0 * _U * (np.abs(r) if loss.residual_value(r, y) is not None else np.abs(r) + np.abs(y))
-            objective = float(problem.s @ values(r) + 0.5 * problem.lam * (w @ w))
-            return cls(r + y, objective, rounded_objective(problem, w, np.maximum(values(r - e), values(r + e))))
+            e = error + 4.0 * _U * np.abs(at)
+            objective = float(problem.s @ value(at, y) + 0.5 * problem.lam * (w @ w))
+            return cls(u, objective, rounded_objective(problem, w, np.maximum(value(at - e, y), value(at + e, y))))
 
 
 def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:

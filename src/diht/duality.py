@@ -262,7 +262,8 @@ class Bound:
     alpha : array of shape (N,)
         The dual point whose value it is.
     rounding : float
-        What was subtracted for rounding (and, with an intercept, for the imbalance of alpha).
+        What was subtracted for rounding (and, with an intercept, for the imbalance of alpha). Where the bound rests on what another
+        one says of single features, twice what was subtracted there is added.
     """
 
     value: float
@@ -273,9 +274,9 @@ class Bound:
     def claimed(self) -> float:
         """What is published: less than the value by more than another order of the same sums can lose.
 
-        Sums in another order differ by up to twice what rounding can do, and what they say of single features by as much again.
+        Sums in another order differ by up to twice what rounding can do.
         """
-        return self.value - 4.0 * self.rounding
+        return self.value - 2.0 * self.rounding
 
     def check(self, problem: Problem) -> float:
         """Compute the bound again from the problem and the proof alone."""
@@ -336,8 +337,8 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
         lost += 4.0 * len(c) * _TINY
         lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
-    bound = Bound(float(safe) + 0.0, alpha, float(value - safe))
-    return bound if np.isfinite(safe) and bound.claimed >= trivial else Bound(trivial, np.zeros_like(y), 0.0)
+    bound = Bound(float(safe) + 0.0, alpha, float(value - safe)) if np.isfinite(safe) else None
+    return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, np.zeros_like(y), 0.0)
 
 
 def null_bound(problem: Problem, b: float) -> Bound:

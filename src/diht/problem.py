@@ -211,10 +211,6 @@ class Problem:
         coef = np.asarray(coef, dtype=np.float64)
         return coef if self.scale is None else np.asarray((coef.T * self.scale).T)
 
-    def residuals(self, coef: NDArray[Any], intercept: float) -> tuple[Vector, Vector]:
-        """Compute X coef + intercept - y in twice the precision, of the data as they were given, and a bound on its errors."""
-        return self.design.predictions(np.asarray(coef, dtype=np.float64), intercept, -self.level, start=-self.y)
-
     def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
         """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""
         return b if self.center is None else -self._at_center(w, -b, support)

@@ -253,7 +253,7 @@ def shifted_bound(
     return ShiftedBound(
         value=float(min(ceiling, safe)),
         alpha=-2.0 * evaluated.r,
-        rounding=(evaluated.rounding if safe > 0.0 else 0.0) + (0.0 if origin is None else origin.rounding),
+        rounding=(evaluated.rounding if safe > 0.0 else 0.0) + (0.0 if origin is None else 2.0 * origin.rounding),
         p=p,
         sigma=sigma,
         features=features,

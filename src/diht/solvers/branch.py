@@ -161,7 +161,7 @@ def _of_leaves(
     value = min([ceiling, *(leaf.bound for leaf in leaves)])
     if value <= root.value:
         return root
-    rounding = root.rounding + max(leaf.rounding for leaf in leaves)
+    rounding = 2.0 * root.rounding + max(leaf.rounding for leaf in leaves)
     return TreeBound(value, root.alpha, rounding, root, features, ceiling, sigma, shifted, leaves)
 
 
