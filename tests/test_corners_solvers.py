@@ -418,3 +418,19 @@ def test_centred_curvatures_are_not_negative(seed: int) -> None:
     c = 10.0 ** rng.uniform(-60, -30, 9)
     c[seed] = 0.1
     assert np.all(design.hessian(c, centred=True).diagonal() >= 0.0)
+
+
+@pytest.mark.parametrize("loss", [Huber(3.0), Logistic()], ids=repr)
+def test_a_refit_on_columns_far_from_zero(loss: Loss) -> None:
+    """Means of 1e7 deviations and no intercept: the Hessian is singular to rounding, the columns themselves are not."""
+    rng = np.random.default_rng(2)
+    X = 1e7 * rng.uniform(-4.0, 4.0, 6) + rng.standard_normal((9, 6))
+    y = np.where(rng.random(9) < 0.5, -1.0, 1.0)
+    problem = Problem(X, y, loss, 6, 3e-3)
+    values = [primal(problem, *refit(problem, np.arange(k))) for k in range(1, 7)]
+    assert np.all(np.diff(values) <= 1e-6 * np.array(values[1:]))
+    w, _, u = refit(problem, np.arange(6))
+    gradient = X.T @ (problem.s * loss.derivative(u, y)) + problem.lam * w
+    R = np.linalg.qr(np.vstack([X / 3.0, np.sqrt(problem.lam) * np.eye(6)]), mode="r")
+    step = np.linalg.solve(R, np.linalg.solve(R.T, gradient))
+    assert float(gradient @ step) <= 1e-6 * values[-1]
