@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mpmath as mp
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, solve, sparse_path
+from diht.design import as_design
 from diht.design.definite import Definite
-from diht.duality import saddle_point
+from diht.duality import primal, saddle_point
 from diht.intercept import balanced
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.result import Status
 from diht.solvers.base import Start
+from diht.solvers.branch import _undecided
+from diht.solvers.engines import NewtonEngine
 from diht.solvers.perspective import central_point
 from diht.solvers.proximal import minimise_quadratic
+from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
 from diht.solvers.smoothing import Central
 from diht.structure import Structured, constrained
@@ -326,3 +331,106 @@ def test_balanced_dual_points_of_any_size(loss: Loss, size: float) -> None:
     if np.any(inside):  # one shift for all that are not at an end
         shifts = (found - alpha)[inside]
         np.testing.assert_allclose(shifts, shifts[0], atol=1e-12 * max(size, 1.0))
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Work that cannot gain anything
+
+
+@pytest.mark.parametrize("tau", [1e-2, 1e-8, 1e-13])
+@pytest.mark.parametrize("distance", [1e-13, 1e-6, 0.3, 1e6])
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_slopes_of_barriers_near_a_kink(tau: float, distance: float, y: float) -> None:
+    """With d = u - y the slope of the hinge is -y/2 + t, t the root of d t^2 + 2 tau t - d/4 = 0: nothing cancels but u - y."""
+    u = np.array([y - distance, y + distance])
+    with mp.workdps(50):
+        d = [mp.mpf(x) - mp.mpf(y) for x in u]
+        exact = np.array([float(x / 4 / (tau + mp.sqrt(mp.mpf(tau) ** 2 + x * x / 4)) - y / 2) for x in d])
+    np.testing.assert_allclose(Central(Hinge(), tau).derivative(u, np.full(2, y)), exact, rtol=0.0, atol=1e-15)
+
+
+def test_a_tree_does_not_split_on_what_every_model_keeps() -> None:
+    """The places of a relaxation are whole numbers, and the kept feature has the largest coefficient."""
+    constraint = constrained(1, 4, keep=[0])
+    assert _undecided(constraint, np.array([9.0, 3.0, 0.0, 0.0]), np.arange(4)) == 1
+    decided = constraint.restricted(np.array([1]), np.array([2]))
+    assert _undecided(decided, np.array([9.0, 3.0, 0.0, 0.0]), np.array([0, 3])) == -1
+
+
+@dataclass(frozen=True)
+class _Counted(Poisson):
+    """The Poisson loss, with the number of its evaluations."""
+
+    calls: list[int] = field(default_factory=list)
+
+    def value(self, u: Any, y: Any) -> Any:
+        self.calls.append(1)
+        return super().value(u, y)
+
+
+def test_a_refit_does_not_begin_where_means_overflow() -> None:
+    """Columns with a mean of 1e7 deviations: a model that lacks one of two features has predictions of 1e7."""
+    rng = np.random.default_rng(0)
+    X, y = 1e7 + rng.standard_normal((20, 2)), np.eye(20)[0]
+    problem = Problem(X, y, Poisson(), 2, 1e-3)
+    support = np.arange(2)
+    w, b, u = refit(problem, support, np.array([1.0, 0.0]))
+    cold = refit(problem, support)
+    assert primal(problem, w, b, u) == pytest.approx(primal(problem, *cold), rel=1e-9)
+    engine = NewtonEngine(problem, None, np.zeros(20), np.array([1.0, 0.0]), 0.0)
+    assert engine.value <= primal(problem, np.zeros(2))
+
+
+def test_a_refit_ends_where_its_steps_gain_rounding() -> None:
+    """A count of 5 against two of 0, and columns of 1e6: rounding of the slopes is more than what the ridge asks for."""
+    X = np.array([[1393601.57, -41.7], [-3033231.12, 70.4], [1639629.56, -28.6]])
+    loss = _Counted()
+    problem = Problem(X, np.array([0.0, 0.0, 5.0]), loss, 2, 1.9e-4, fit_intercept=True)
+    w, b, u = refit(problem, np.arange(2), np.array([5.5e-6, -7e-11]), -19.8, 1e-9)
+    assert len(loss.calls) <= 300
+    assert primal(problem, w, b, u) <= 2e-12
+
+
+def test_nodes_are_not_solved_whose_gap_the_smoothing_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three separated samples and columns of 1e12: the objective is 1e-12 of what the least smoothing costs."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3, 8)) * 10.0 ** np.linspace(-12, 12, 8)
+    problem = Problem(X, np.array([1.0, -1.0, 1.0]), SmoothedHinge(0.05), 3, 2e-4, fit_intercept=True)
+    steps: list[int] = []
+    improve = NewtonEngine.improve
+
+    def counted(self: NewtonEngine) -> None:
+        steps.append(1)
+        improve(self)
+
+    monkeypatch.setattr(NewtonEngine, "improve", counted)
+    result = solve(problem, "branch")
+    assert 0.0 <= result.lower_bound <= result.objective < 1e-20
+    assert result.status in (Status.STALLED, Status.OPTIMAL)
+    assert len(steps) <= 400
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_centred_curvatures_are_not_negative(seed: int) -> None:
+    """One sample has nearly all of the weight: what is left of a column, centred, is rounding."""
+    rng = np.random.default_rng(seed)
+    design = as_design(csr_array(rng.standard_normal((9, 5)) * 1e20), 1)
+    c = 10.0 ** rng.uniform(-60, -30, 9)
+    c[seed] = 0.1
+    assert np.all(design.hessian(c, centred=True).diagonal() >= 0.0)
+
+
+@pytest.mark.parametrize("loss", [Huber(3.0), Logistic()], ids=repr)
+def test_a_refit_on_columns_far_from_zero(loss: Loss) -> None:
+    """Means of 1e7 deviations and no intercept: the Hessian is singular to rounding, the columns themselves are not."""
+    rng = np.random.default_rng(2)
+    X = 1e7 * rng.uniform(-4.0, 4.0, 6) + rng.standard_normal((9, 6))
+    y = np.where(rng.random(9) < 0.5, -1.0, 1.0)
+    problem = Problem(X, y, loss, 6, 3e-3)
+    values = [primal(problem, *refit(problem, np.arange(k))) for k in range(1, 7)]
+    assert np.all(np.diff(values) <= 1e-6 * np.array(values[1:]))
+    w, _, u = refit(problem, np.arange(6))
+    gradient = X.T @ (problem.s * loss.derivative(u, y)) + problem.lam * w
+    R = np.linalg.qr(np.vstack([X / 3.0, np.sqrt(problem.lam) * np.eye(6)]), mode="r")
+    step = np.linalg.solve(R, np.linalg.solve(R.T, gradient))
+    assert float(gradient @ step) <= 1e-6 * values[-1]

@@ -198,6 +198,7 @@ class Design(ABC):
         if centred and total > 0.0:
             pull = self.rmatvec(c)
             gram -= np.outer(pull, pull) / total
+            np.fill_diagonal(gram, np.maximum(gram.diagonal(), 0.0))  # variances, which rounding may take below
         return gram
 
     @abstractmethod

@@ -53,6 +53,7 @@ _MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the 
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
+_SINGULAR = 1e-12  # share of a column that is independent of those before it, below which rounding may be all of it
 _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 
@@ -352,7 +353,7 @@ def _direction(problem: Problem, design: Design) -> Equations:
     if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
         return partial(_direct, problem, partial(design.hessian, centred=problem.fit_intercept))
     if _direct_cost(design) <= _DIRECT:
-        return partial(_direct, problem, partial(dense_hessian, design.toarray(), centred=problem.fit_intercept))
+        return partial(_dense_direct, problem, design.toarray())
     return lambda curvature: partial(_conjugate_gradients, problem, design, curvature)
 
 
@@ -362,6 +363,21 @@ def dense_hessian(X: Vector, curvature: Vector, centred: bool) -> Vector:
     if centred and total > 0.0:
         X = X - (curvature / total) @ X
     return np.asarray((X.T * curvature) @ X)
+
+
+def _dense_direct(problem: Problem, X: Vector, curvature: Vector) -> Callable[[Vector], Vector]:
+    """Factorise the Hessian; where rounding makes it singular, its root: a condition number of 1e16 is one of 1e8 there."""
+    hessian = dense_hessian(X, curvature, problem.fit_intercept)
+    hessian[np.diag_indices(len(hessian))] += problem.lam
+    factorised = Definite(hessian)
+    if factorised.hidden and np.all(np.isfinite(hessian)):
+        total = float(curvature.sum())
+        A = X - (curvature / total) @ X if problem.fit_intercept and total > 0.0 else X
+        A = np.vstack([A * np.sqrt(curvature)[:, None], np.sqrt(problem.lam) * np.eye(X.shape[1])])
+        R: Vector = np.asarray(np.linalg.qr(A, mode="r"))
+        if np.all(np.abs(R.diagonal()) > _SINGULAR * np.linalg.norm(R, axis=0)):
+            return lambda gradient: -np.linalg.solve(R, np.linalg.solve(R.T, gradient))
+    return lambda gradient: -factorised.solve(gradient)
 
 
 def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector) -> Callable[[Vector], Vector]:
