@@ -157,16 +157,20 @@ class MultinomialProblem:
 # Duality
 
 
-def log_partition(U: Matrix) -> Vector:
-    """Log of the sum of exponentials, row by row."""
-    top = U.max(axis=1)
-    return np.asarray(top + np.log(np.exp(U - top[:, None]).sum(axis=1)))
-
-
 def probabilities(U: Matrix) -> Matrix:
     """Softmax of the rows."""
-    e = np.exp(U - U.max(axis=1)[:, None])
-    return np.asarray(e / e.sum(axis=1)[:, None])
+    return softmax(U)[0]
+
+
+def softmax(U: Matrix) -> tuple[Matrix, Matrix]:
+    """P, the softmax of the rows, and 1 - P to all digits, also where P rounds to 1."""
+    rows, top = np.arange(len(U)), U.argmax(axis=1)
+    e = np.exp(U - U[rows, top][:, None])
+    e[rows, top] = 0.0
+    rest = e.sum(axis=1)
+    others = (1.0 + rest)[:, None] - e
+    e[rows, top], others[rows, top] = 1.0, rest
+    return e / (1.0 + rest)[:, None], others / (1.0 + rest)[:, None]
 
 
 def sizes(W: Matrix) -> Vector:
@@ -194,6 +198,17 @@ def scores(design: Design, W: Matrix) -> Matrix:
     """XW, class by class."""
     support = np.flatnonzero(W.any(axis=1))
     return np.stack([design.matvec(np.ascontiguousarray(w), support=support) for w in W.T], axis=1)
+
+
+def dual_point(problem: MultinomialProblem, U: Matrix) -> Matrix:
+    """A = P - E of the scores U: the derivatives of the losses, to all digits where they are small."""
+    return _derivatives(problem, *softmax(U))
+
+
+def _derivatives(problem: MultinomialProblem, P: Matrix, Q: Matrix) -> Matrix:
+    A, rows = P.copy(), np.arange(len(P))
+    A[rows, problem.codes] = -Q[rows, problem.codes]
+    return A
 
 
 def gradient(problem: MultinomialProblem, A: Matrix) -> Matrix:
@@ -299,31 +314,44 @@ def upper_bound(problem: MultinomialProblem, W: Matrix, U: Matrix, error: float 
 
 
 def best_intercept(problem: MultinomialProblem, U: Matrix, b: Vector) -> Vector:
-    """The best intercepts, which sum to zero, for the scores U; by Newton's method from b."""
-    s, codes, n_classes = problem.linear.s, problem.codes, problem.n_classes
-    weights = np.bincount(codes, weights=s, minlength=n_classes)
+    """The best intercepts, which sum to zero, for the scores U; by Newton's method from b.
+
+    Where the rounding of the scores hides what a step promises to gain, it is taken if it halves the slope, or else the last.
+    """
+    s, blur = problem.linear.s, 1e-14 * max(1.0, float(np.abs(U).max()))
 
     def value(b: Vector) -> float:
-        return float(s @ log_partition(U + b) - weights @ b)
+        return float(s @ losses(problem, U + b))
 
-    now = value(b)
+    now, before, limit = value(b), b, np.inf
     for _ in range(_NEWTON):
-        P = probabilities(U + b)
-        slope = s @ P - weights
-        H = np.diag(s @ P) - P.T @ (s[:, None] * P) + 1.0 / n_classes
-        step = -np.linalg.lstsq(H, slope)[0]
+        P, Q = softmax(U + b)
+        slope = s @ _derivatives(problem, P, Q)
+        size = float(np.abs(slope).max())
+        if not size <= limit:
+            b = before
+            break
+        H = -(P.T @ (s[:, None] * P))
+        np.fill_diagonal(H, s @ (P * Q))
+        step = -Definite(_grounded(H)).solve(slope)
         decrease = -float(slope @ step)
-        if not decrease > 1e-32:
+        if not decrease > 1e-32 * abs(now):
             break
         for _ in range(_HALVINGS):
             new = value(b + step)
-            if new <= now - _ARMIJO * decrease or decrease <= 1e-14 * abs(now):
+            if new <= now - _ARMIJO * decrease or decrease <= blur * abs(now):
                 break
             step, decrease = 0.5 * step, 0.5 * decrease
-        b, now = b + step, new
-        if float(np.abs(slope).max()) <= 1e-15:
-            break
+        limit = 0.5 * size if decrease <= blur * abs(now) else np.inf
+        before, b, now = b, b + step, new
     return np.asarray(b - b.mean())
+
+
+def _grounded(H: Matrix) -> Matrix:
+    """H of the intercepts, in place, with more curvature for the one that has most: all move together at no cost otherwise."""
+    c = int(np.argmax(H.diagonal()))
+    H[c, c] *= 2.0
+    return H
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,16 +376,16 @@ def _minimise(
     Z = np.hstack([X, np.ones((len(X), 1))]) if intercept else X
     V = np.vstack([W, b]) if intercept else W
     ridge = np.append(ridge, 0.0) if intercept else ridge
-    onehot, U = problem.onehot, Z @ V
+    U = Z @ V
 
     def value(V: Matrix, U: Matrix) -> float:
         return float(s @ losses(problem, U) + 0.5 * ridge @ np.square(V).sum(axis=1))
 
     now = value(V, U)
     for _ in range(_NEWTON):
-        P = probabilities(U)
-        slope = Z.T @ (s[:, None] * (P - onehot)) + ridge[:, None] * V
-        step = _newton_step(Z, s, P, ridge, slope, intercept)
+        P, Q = softmax(U)
+        slope = Z.T @ (s[:, None] * _derivatives(problem, P, Q)) + ridge[:, None] * V
+        step = _newton_step(Z, s, P, Q, ridge, slope, intercept)
         decrease = -float(np.sum(slope * step))
         if not decrease > rtol * abs(now) or now - _TRUST * decrease > target:
             break
@@ -376,23 +404,25 @@ def _minimise(
     return V[:-1], V[-1] - V[-1].mean(), U - V[-1].mean(), value(V, U)
 
 
-def _newton_step(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
-    """Solve Newton's equations; all intercepts move together at no cost, so that direction gets a curvature of its own."""
+def _newton_step(Z: Matrix, s: Vector, P: Matrix, Q: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
+    """Solve Newton's equations, where Q = 1 - P."""
     (n, m), n_classes = Z.shape, P.shape[1]
     if float(n) * (m * n_classes) ** 2 > _DIRECT or m * n_classes > _LARGEST:
-        return _conjugate_gradients(Z, s, P, ridge, slope, intercept)
+        return _conjugate_gradients(Z, s, P, Q, ridge, slope, intercept)
     products = (P[:, :, None] * (np.sqrt(s)[:, None] * Z)[:, None, :]).reshape(n, n_classes * m)
     flat = -(products.T @ products)
     H = flat.reshape(n_classes, m, n_classes, m)
     for c in range(n_classes):
-        H[c, :, c] += (Z.T * (s * P[:, c])) @ Z
+        H[c, :, c] = (Z.T * (s * P[:, c] * Q[:, c])) @ Z
         H[c, np.arange(m), c, np.arange(m)] += ridge
     if intercept:
-        H[:, -1, :, -1] += 1.0 / n_classes
+        _grounded(H[:, -1, :, -1])
     return np.asarray(-Definite(flat).solve(slope.T.ravel()).reshape(n_classes, m).T)
 
 
-def _conjugate_gradients(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
+def _conjugate_gradients(
+    Z: Matrix, s: Vector, P: Matrix, Q: Matrix, ridge: Vector, slope: Matrix, intercept: bool
+) -> Matrix:
     """The same for many features, to a hundredth of the slope."""
 
     def product(D: Matrix) -> Matrix:
@@ -403,7 +433,7 @@ def _conjugate_gradients(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: 
             turned[-1] += D[-1].mean()
         return np.asarray(turned)
 
-    curvature = np.square(Z).T @ (s[:, None] * P * (1.0 - P)) + ridge[:, None] + 1e-12
+    curvature = np.square(Z).T @ (s[:, None] * P * Q) + ridge[:, None] + 1e-12
     x, r = np.zeros_like(slope), -slope
     z = r / curvature
     p, rz = z, float(np.sum(r * z))
@@ -478,7 +508,7 @@ class _Relaxation:
         last, point, momentum, best = W, W, 1.0, -np.inf
         for t in range(1, _MOST_STEPS + 1):
             b, U = self.scored(point, b)
-            A = probabilities(U) - self.onehot
+            A = dual_point(self.problem, U)
             slope = self.X.T @ (s[:, None] * A)
             W = self.prox(point - slope / self.curvature, lam / self.curvature)
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
@@ -492,12 +522,12 @@ class _Relaxation:
                     last = point = W
                     momentum = 1.0
                 b, U = self.scored(W, b)
-                A = probabilities(U) - self.onehot
+                A = dual_point(self.problem, U)
                 value, best = self.value(W, U), max(best, self.dual(A)[0])
                 if value - best <= accuracy * abs(value) or self.stop():
                     break
         b, U = self.scored(W, b)
-        return _Relaxed(self.features, W, b, probabilities(U) - self.onehot, self.value(W, U))
+        return _Relaxed(self.features, W, b, dual_point(self.problem, U), self.value(W, U))
 
     def reweighted(self, W: Matrix, b: Vector) -> tuple[Matrix, Vector]:
         """Minimise with the places of W held fast, which lies above the relaxation and touches it at W; W if that is no better."""
@@ -526,7 +556,7 @@ def _relax(
     if problem.linear.fit_intercept:
         b = best_intercept(problem, U - b, b)
         U = scores(problem.linear.design, W) + b
-    size = sizes(gradient(problem, probabilities(U) - problem.onehot))
+    size = sizes(gradient(problem, dual_point(problem, U)))
     features = np.union1d(top_k(size, max(_FIRST * constraint.size, _AT_LEAST)), np.flatnonzero(W.any(axis=1)))
     for _ in range(_ROUNDS):
         relaxed = _Relaxation(problem, features, stop).solve(W[features], b, accuracy)
@@ -606,9 +636,9 @@ class _Search:
     ) -> Vector:
         """What each feature, alone, would lower the objective by, roughly; of some features where their columns are given."""
         problem = self.problem
-        P = probabilities(fit.U)
-        A = P - problem.onehot if A is None else A
-        curvature = float(problem.linear.s @ (1.0 - np.square(P).sum(axis=1))) / (problem.n_classes - 1.0)
+        P, Q = softmax(fit.U)
+        A = _derivatives(problem, P, Q) if A is None else A
+        curvature = float(problem.linear.s @ (P * Q).sum(axis=1)) / (problem.n_classes - 1.0)
         if X is None or features is None:
             size, spread = sizes(gradient(problem, A)), self.spread
         else:
@@ -667,7 +697,7 @@ class _Search:
         problem = self.problem
         constraint, d = problem.linear.constraint, problem.linear.shape[1]
         nothing = self.fit(np.empty(0, dtype=np.int64))
-        self.prove(probabilities(nothing.U) - problem.onehot)
+        self.prove(dual_point(problem, nothing.U))
         for start in starts:
             self.fit(start[: constraint.size], nothing)
         yield
@@ -703,7 +733,7 @@ class _Search:
         """Fit the best model as far as float64 goes; its own dual point may prove more."""
         assert self.best is not None
         fit = self.fit(self.best.support, self.best, _EXACT)
-        self.prove(probabilities(fit.U) - self.problem.onehot)
+        self.prove(dual_point(self.problem, fit.U))
         return fit
 
 
