@@ -15,11 +15,13 @@ from sklearn.datasets import load_diabetes
 
 from diht import Problem, SparseClassifier, SparseRegressor, certify, exact, solve, sparse_path
 from diht.design import as_design
+from diht.estimators import standard_deviations
 from diht.losses import Huber, Logistic, Squared
 from diht.multinomial import MultinomialProblem, losses
 from diht.problem import normalised_weights
 from diht.result import Status
 from diht.solvers import Start
+from diht.structure import constrained
 
 
 def true_objective(X, y, coef, intercept, lam, scale=None) -> float:
@@ -350,3 +352,51 @@ def test_objective_of_large_counts() -> None:
     u = [mpmath.mpf(float(x)) * coef + b for x in X[:, 0]]
     losses = [mpmath.exp(v) - t * v - t + t * mpmath.log(t) for v, t in zip(u, map(mpmath.mpf, y), strict=True)]
     assert model.objective_ == pytest.approx(float(mpmath.fsum(losses) / 30 + 0.5e-6 * coef**2), rel=1e-11)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Offsets, weights, scales
+
+
+@pytest.mark.parametrize("loss", [Squared(), Huber()])
+def test_targets_less_offsets_keep_all_their_digits(loss) -> None:
+    """An offset takes digits off the targets, and what is left of them decides where the model fits exactly."""
+    X, y, offset = np.array([[3.0]]), np.array([0.1]), np.array([1e9])
+    problem = Problem(X, y, loss, k=1, lam=1e-20, offset=offset)
+    result = solve(problem)
+    r = Fraction(3.0) * Fraction(float(result.coef[0])) + Fraction(1e9) - Fraction(0.1)
+    true = (
+        r * r * (1 if loss.name == "squared" else Fraction(1, 2)) + Fraction(1e-20) / 2 * Fraction(result.coef[0]) ** 2
+    )
+    assert result.objective == pytest.approx(float(true), rel=1e-12)
+    with pytest.raises(ValueError, match="offset must not hold numbers beyond"):
+        Problem(X, y, loss, k=1, offset=[1e76])
+
+
+def test_deviations_of_sparse_columns_under_a_weight_that_is_nearly_all() -> None:
+    """The weight of the entries that are not stored is what the stored ones leave."""
+    X = np.array([[0.0, 0.0], [0.0, 0.8], [0.0, 0.9], [2.25, 1.25]])
+    s = normalised_weights(np.array([2.0, 0.4, 1.3, 1e6]), 4)
+    dense, sparse = (standard_deviations(as_design(make(X)), s) for make in (np.asarray, sp.csr_array))
+    np.testing.assert_allclose(sparse, dense, rtol=1e-15)
+    high, low = exact.total(np.array([1e16, 1.0, -1e16, 3.0, 1e-20]))
+    assert Fraction(high) + Fraction(low) == 4 + Fraction(1e-20)
+
+
+def test_a_column_of_zeros_that_is_kept() -> None:
+    rng = np.random.default_rng(12)
+    X = rng.standard_normal((8, 5))
+    X[:, [1, 4]] = 0.0
+    y = np.where(X[:, 0] + 0.5 * rng.standard_normal(8) > 0, 1.0, -1.0)
+    for loss in ("squared", "squared_hinge"):
+        result = solve(Problem(X, y, loss, constrained(1, 5, keep=[4]), 0.01, fit_intercept=True), "branch")
+        assert result.status is Status.OPTIMAL
+        assert result.certificate.bound.check(
+            Problem(X, y, loss, constrained(1, 5, keep=[4]), 0.01, fit_intercept=True)
+        )
+
+
+def test_coefficients_that_overflow_in_the_units_of_x() -> None:
+    problem = Problem(np.eye(3) * 1e-20, np.arange(3.0), k=1, lam=0.1, scale=np.full(3, 1e-20), fit_intercept=True)
+    with pytest.raises(ValueError, match="w must have a finite objective"):
+        certify(problem, [1e300, 0.0, 0.0])
