@@ -52,6 +52,7 @@ _FIRST, _AT_LEAST = 4, 300  # features of the first working set, as a multiple o
 _NEAR = 0.9  # a feature this near to entering the model enters the working set
 _ROUNDS = 20  # of a working set
 _CHECK, _MOST_STEPS = 20, 1000  # steps of the relaxation between two looks at its gap, and in all on a working set
+_STALLED = 1e-9  # of the gap: a relaxation whose values move by less between two looks ends
 _RELAXED, _ROUGHLY = 1e-5, 1e-3  # relative gap at which a relaxation ends, for the bound and for a start
 _LEAST_PLACE = 1e-6
 _REWEIGHTED, _CHEAP = (
@@ -60,6 +61,7 @@ _REWEIGHTED, _CHEAP = (
 )  # fits with the places for weights in a row, and operations of a Hessian up to which they are made
 _DIRECT, _LARGEST = 2e9, 1500  # operations of a Hessian, and its size, up to which it is formed
 _NEWTON, _HALVINGS, _ARMIJO = 60, 40, 1e-4
+_FARTHEST = 100.0  # times the largest score: curvature that vanishes at sure classes makes longer steps, which are cut
 _TRUST = 3.0  # times what Newton's method promises: more than that is not hoped for
 _EXACT, _FINE, _ROUGH = 1e-14, 1e-7, 1e-3  # relative decrement at which a fit ends
 _WORTH = 1e-9  # relative fall of the objective that is worth a swap
@@ -159,18 +161,8 @@ class MultinomialProblem:
 
 def probabilities(U: Matrix) -> Matrix:
     """Softmax of the rows."""
-    return softmax(U)[0]
-
-
-def softmax(U: Matrix) -> tuple[Matrix, Matrix]:
-    """P, the softmax of the rows, and 1 - P to all digits, also where P rounds to 1."""
-    rows, top = np.arange(len(U)), U.argmax(axis=1)
-    e = np.exp(U - U[rows, top][:, None])
-    e[rows, top] = 0.0
-    rest = e.sum(axis=1)
-    others = (1.0 + rest)[:, None] - e
-    e[rows, top], others[rows, top] = 1.0, rest
-    return e / (1.0 + rest)[:, None], others / (1.0 + rest)[:, None]
+    e = np.exp(U - U.max(axis=1)[:, None])
+    return np.asarray(e / e.sum(axis=1)[:, None])
 
 
 def sizes(W: Matrix) -> Vector:
@@ -186,7 +178,7 @@ def losses(problem: MultinomialProblem, U: Matrix) -> Vector:
     V -= top[:, None]
     np.exp(V, out=V)
     V[rows, problem.codes] = 0.0
-    return np.asarray(top + np.where(top > 0.0, np.log(V.sum(axis=1) + np.exp(-top)), np.log1p(V.sum(axis=1))))
+    return np.asarray(top + np.log1p(V.sum(axis=1) + np.expm1(-top)))
 
 
 def primal(problem: MultinomialProblem, W: Matrix, U: Matrix) -> float:
@@ -200,14 +192,11 @@ def scores(design: Design, W: Matrix) -> Matrix:
     return np.stack([design.matvec(np.ascontiguousarray(w), support=support) for w in W.T], axis=1)
 
 
-def dual_point(problem: MultinomialProblem, U: Matrix) -> Matrix:
-    """A = P - E of the scores U: the derivatives of the losses, to all digits where they are small."""
-    return _derivatives(problem, *softmax(U))
-
-
-def _derivatives(problem: MultinomialProblem, P: Matrix, Q: Matrix) -> Matrix:
+def dual_point(problem: MultinomialProblem, P: Matrix) -> Matrix:
+    """A = P - E, the derivatives of the losses; that of a sample's own class to all digits, also where P rounds to 1."""
     A, rows = P.copy(), np.arange(len(P))
-    A[rows, problem.codes] = -Q[rows, problem.codes]
+    A[rows, problem.codes] = 0.0
+    A[rows, problem.codes] = -A.sum(axis=1)
     return A
 
 
@@ -325,14 +314,15 @@ def best_intercept(problem: MultinomialProblem, U: Matrix, b: Vector) -> Vector:
 
     now, before, limit = value(b), b, np.inf
     for _ in range(_NEWTON):
-        P, Q = softmax(U + b)
-        slope = s @ _derivatives(problem, P, Q)
+        P = probabilities(U + b)
+        slope = s @ dual_point(problem, P)
         size = float(np.abs(slope).max())
         if not size <= limit:
             b = before
             break
         H = -(P.T @ (s[:, None] * P))
-        np.fill_diagonal(H, s @ (P * Q))
+        np.fill_diagonal(H, 0.0)
+        np.fill_diagonal(H, -H.sum(axis=1))  # sum of s p_c (1 - p_c), without cancellation
         step = -Definite(_grounded(H)).solve(slope)
         decrease = -float(slope @ step)
         if not decrease > 1e-32 * abs(now):
@@ -383,13 +373,15 @@ def _minimise(
 
     now = value(V, U)
     for _ in range(_NEWTON):
-        P, Q = softmax(U)
-        slope = Z.T @ (s[:, None] * _derivatives(problem, P, Q)) + ridge[:, None] * V
-        step = _newton_step(Z, s, P, Q, ridge, slope, intercept)
+        P = probabilities(U)
+        slope = Z.T @ (s[:, None] * dual_point(problem, P)) + ridge[:, None] * V
+        step = _newton_step(Z, s, P, ridge, slope, intercept)
         decrease = -float(np.sum(slope * step))
         if not decrease > rtol * abs(now) or now - _TRUST * decrease > target:
             break
-        change, size = Z @ step, 1.0
+        change = Z @ step
+        largest = float(np.abs(change).max())
+        size = min(1.0, _FARTHEST * (1.0 + float(np.abs(U).max())) / largest) if largest > 0.0 else 1.0
         for _ in range(_HALVINGS):
             new = value(V + size * step, U + size * change)
             if new <= now - _ARMIJO * size * decrease:
@@ -404,25 +396,24 @@ def _minimise(
     return V[:-1], V[-1] - V[-1].mean(), U - V[-1].mean(), value(V, U)
 
 
-def _newton_step(Z: Matrix, s: Vector, P: Matrix, Q: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
-    """Solve Newton's equations, where Q = 1 - P."""
+def _newton_step(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
+    """Solve Newton's equations; the blocks of a class sum to zero but for the ridge, so that p_c (1 - p_c) need not cancel."""
     (n, m), n_classes = Z.shape, P.shape[1]
     if float(n) * (m * n_classes) ** 2 > _DIRECT or m * n_classes > _LARGEST:
-        return _conjugate_gradients(Z, s, P, Q, ridge, slope, intercept)
+        return _conjugate_gradients(Z, s, P, ridge, slope, intercept)
     products = (P[:, :, None] * (np.sqrt(s)[:, None] * Z)[:, None, :]).reshape(n, n_classes * m)
     flat = -(products.T @ products)
     H = flat.reshape(n_classes, m, n_classes, m)
     for c in range(n_classes):
-        H[c, :, c] = (Z.T * (s * P[:, c] * Q[:, c])) @ Z
+        H[c, :, c] = 0.0
+        H[c, :, c] = -H[c].sum(axis=1)
         H[c, np.arange(m), c, np.arange(m)] += ridge
     if intercept:
         _grounded(H[:, -1, :, -1])
     return np.asarray(-Definite(flat).solve(slope.T.ravel()).reshape(n_classes, m).T)
 
 
-def _conjugate_gradients(
-    Z: Matrix, s: Vector, P: Matrix, Q: Matrix, ridge: Vector, slope: Matrix, intercept: bool
-) -> Matrix:
+def _conjugate_gradients(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
     """The same for many features, to a hundredth of the slope."""
 
     def product(D: Matrix) -> Matrix:
@@ -433,7 +424,7 @@ def _conjugate_gradients(
             turned[-1] += D[-1].mean()
         return np.asarray(turned)
 
-    curvature = np.square(Z).T @ (s[:, None] * P * Q) + ridge[:, None] + 1e-12
+    curvature = np.square(Z).T @ (s[:, None] * P * (1.0 - P)) + ridge[:, None] + 1e-12
     x, r = np.zeros_like(slope), -slope
     z = r / curvature
     p, rz = z, float(np.sum(r * z))
@@ -505,10 +496,11 @@ class _Relaxation:
     def solve(self, W: Matrix, b: Vector, accuracy: float) -> _Relaxed:
         """Minimise from a model, until the gap on the working set is within `accuracy`."""
         s, lam = self.problem.linear.s, self.problem.linear.lam
-        last, point, momentum, best = W, W, 1.0, -np.inf
+        last, point, momentum = W, W, 1.0
+        value, best = np.inf, 0.0  # D(0) = 0
         for t in range(1, _MOST_STEPS + 1):
             b, U = self.scored(point, b)
-            A = dual_point(self.problem, U)
+            A = dual_point(self.problem, probabilities(U))
             slope = self.X.T @ (s[:, None] * A)
             W = self.prox(point - slope / self.curvature, lam / self.curvature)
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * momentum**2))
@@ -522,12 +514,13 @@ class _Relaxation:
                     last = point = W
                     momentum = 1.0
                 b, U = self.scored(W, b)
-                A = dual_point(self.problem, U)
-                value, best = self.value(W, U), max(best, self.dual(A)[0])
-                if value - best <= accuracy * abs(value) or self.stop():
+                A = dual_point(self.problem, probabilities(U))
+                before, value, best = (value, best), self.value(W, U), max(best, self.dual(A)[0])
+                moved = abs(value - before[0]) + best - before[1]
+                if value - best <= accuracy * abs(value) or moved <= _STALLED * (value - best) or self.stop():
                     break
         b, U = self.scored(W, b)
-        return _Relaxed(self.features, W, b, dual_point(self.problem, U), self.value(W, U))
+        return _Relaxed(self.features, W, b, dual_point(self.problem, probabilities(U)), self.value(W, U))
 
     def reweighted(self, W: Matrix, b: Vector) -> tuple[Matrix, Vector]:
         """Minimise with the places of W held fast, which lies above the relaxation and touches it at W; W if that is no better."""
@@ -556,7 +549,7 @@ def _relax(
     if problem.linear.fit_intercept:
         b = best_intercept(problem, U - b, b)
         U = scores(problem.linear.design, W) + b
-    size = sizes(gradient(problem, dual_point(problem, U)))
+    size = sizes(gradient(problem, dual_point(problem, probabilities(U))))
     features = np.union1d(top_k(size, max(_FIRST * constraint.size, _AT_LEAST)), np.flatnonzero(W.any(axis=1)))
     for _ in range(_ROUNDS):
         relaxed = _Relaxation(problem, features, stop).solve(W[features], b, accuracy)
@@ -636,9 +629,10 @@ class _Search:
     ) -> Vector:
         """What each feature, alone, would lower the objective by, roughly; of some features where their columns are given."""
         problem = self.problem
-        P, Q = softmax(fit.U)
-        A = _derivatives(problem, P, Q) if A is None else A
-        curvature = float(problem.linear.s @ (P * Q).sum(axis=1)) / (problem.n_classes - 1.0)
+        P = probabilities(fit.U)
+        A = dual_point(problem, P) if A is None else A
+        others = P @ (1.0 - np.eye(problem.n_classes))
+        curvature = float(problem.linear.s @ (P * others).sum(axis=1)) / (problem.n_classes - 1.0)
         if X is None or features is None:
             size, spread = sizes(gradient(problem, A)), self.spread
         else:
@@ -697,7 +691,7 @@ class _Search:
         problem = self.problem
         constraint, d = problem.linear.constraint, problem.linear.shape[1]
         nothing = self.fit(np.empty(0, dtype=np.int64))
-        self.prove(dual_point(problem, nothing.U))
+        self.prove(dual_point(problem, probabilities(nothing.U)))
         for start in starts:
             self.fit(start[: constraint.size], nothing)
         yield
@@ -733,7 +727,7 @@ class _Search:
         """Fit the best model as far as float64 goes; its own dual point may prove more."""
         assert self.best is not None
         fit = self.fit(self.best.support, self.best, _EXACT)
-        self.prove(dual_point(self.problem, fit.U))
+        self.prove(dual_point(self.problem, probabilities(fit.U)))
         return fit
 
 

@@ -1,0 +1,78 @@
+"""The multinomial loss where samples are classified so well that probabilities round to 1, and where scores are huge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diht import multinomial
+from diht.multinomial import MultinomialProblem, best_intercept, dual_point, probabilities, solve_multinomial
+
+
+def separable(scale: float, lam: float, n: int = 9, k: int = 2, seed: int = 0) -> MultinomialProblem:
+    """Three classes around three corners."""
+    rng = np.random.default_rng(seed)
+    codes = np.arange(n) % 3
+    X = np.array([[4.0, 0.0], [0.0, 4.0], [-4.0, -4.0]])[codes] + rng.standard_normal((n, 2))
+    return MultinomialProblem.of(scale * X, codes, k, lam)
+
+
+def overlapping(scale: float, lam: float, k: int) -> MultinomialProblem:
+    """Three classes that have little to do with the features: with all of them separable, not with fewer."""
+    rng = np.random.default_rng(0)
+    return MultinomialProblem.of(scale * rng.standard_normal((13, 5)), rng.permutation(13) % 3, k, lam)
+
+
+@pytest.mark.parametrize("score", [1.0, 30.0, 40.0, 300.0, 700.0])
+def test_derivatives_have_all_their_digits(score: float) -> None:
+    problem = separable(1.0, 0.1, n=3)
+    A = dual_point(problem, probabilities(score * np.eye(3)))
+    small = np.exp(-score) / (1.0 + 2.0 * np.exp(-score))
+    np.testing.assert_allclose(A, small * (1.0 - 3.0 * np.eye(3)), rtol=1e-14)
+
+
+@pytest.mark.parametrize("scale", [1e6, 1e8, 1e10])
+def test_a_model_of_separable_classes_is_stationary(scale: float) -> None:
+    problem = separable(scale, 1e-6)
+    result = solve_multinomial(problem)
+    U = problem.linear.design.toarray() @ result.coef + problem.linear.center @ result.coef + result.intercept
+    V = np.exp(U - U[np.arange(9), problem.codes][:, None])
+    V[np.arange(9), problem.codes] = 0.0
+    A = (V - problem.onehot * V.sum(axis=1)[:, None]) / (1.0 + V.sum(axis=1))[:, None]
+    slope = problem.linear.design.toarray().T @ (A / 9.0)
+    assert np.linalg.norm(slope + 1e-6 * result.coef) <= 1e-5 * np.linalg.norm(slope)
+
+
+def test_objective_depends_on_scale_and_ridge_through_their_ratio_alone() -> None:
+    objectives = [solve_multinomial(separable(2.0**e, 4.0**e * 2.0**-40)).objective for e in (0, 20, 40)]
+    np.testing.assert_allclose(objectives, objectives[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, 1e12])
+def test_intercepts_end_where_rounding_hides_their_gain(offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = overlapping(1.0, 0.1, 5)
+    U = offset * np.random.default_rng(1).standard_normal((13, 3))
+    assert _evaluations(monkeypatch, lambda: best_intercept(problem, U, np.zeros(3))) <= 100
+
+
+@pytest.mark.parametrize("scale", [1e11, 1e30])
+@pytest.mark.parametrize("k", [1, 4])
+def test_huge_columns_take_no_more_work_than_others(scale: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = overlapping(scale, 0.035, k)
+    assert _evaluations(monkeypatch, lambda: solve_multinomial(problem)) <= 10_000
+
+
+def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:
+    """How often the losses are evaluated."""
+    count, losses = [0], multinomial.losses
+
+    def counted(problem: MultinomialProblem, U: Any) -> Any:
+        count[0] += 1
+        return losses(problem, U)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(multinomial, "losses", counted)
+        work()
+    return count[0]
