@@ -138,7 +138,7 @@ def _solve(case: Case, call: Call) -> list[Answer]:
 
 def _of_result(k: int, result: Any, problem: Any) -> Answer:
     return Answer(
-        k, result.w, result.intercept, False, result.objective, result.certificate, str(result.status), problem
+        k, result.coef, result.intercept, True, result.objective, result.certificate, str(result.status), problem
     )
 
 
@@ -237,7 +237,8 @@ def _certify(case: Case, call: Call) -> list[Answer]:
         if w is not None and str(refusal).startswith("w must") and Oracle(case).handed_out(w, b, True) > _huge(case):
             return []
         raise
-    return [Answer(case.k, w, b, False, certificate.objective, certificate, None, problem)]
+    coef = w if w is None or case.scale is None else np.asarray(w) / case.scale  # as the certificate takes it
+    return [Answer(case.k, coef, b, True, certificate.objective, certificate, None, problem)]
 
 
 CALLS: dict[str, Callable[[Case, Call], list[Answer]]] = {
@@ -354,7 +355,8 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
             yield "status untrue", f"optimal, but the gap is {true_gap:.3g} where tol={call.tol:g}"
     better = _better_objective(oracle, certificate)
     known = min((value for value in (exact, better) if value is not None), default=None)
-    if known is not None and Decimal(float(certificate.attained)) < known:
+    in_units_of_x = better is None or oracle.case.scale is None  # else rounded once more than the model that was met
+    if known is not None and in_units_of_x and Decimal(float(certificate.attained)) < known:
         yield "false claims", f"{certificate.attained!r} is called attained, but the model has {known:.20g}"
     yield from _about_features(oracle, certificate, best if known is None else min(best, known), counts)
     yield from _better(oracle, certificate, better)

@@ -385,7 +385,8 @@ def certify(
     problem : Problem
         The problem that the model is meant to solve.
     w : array of shape (d,), optional
-        Its coefficients, in the problem's units; the constraint must allow them.
+        Its coefficients, in the problem's units; the constraint must allow them. The model that is certified has the coefficients
+        of the columns of X: these, or these divided by the problem's scale, as float64 rounds them.
     intercept : float, optional
         Its intercept; None takes the best one.
     alpha : array of shape (N,), optional
