@@ -179,6 +179,7 @@ def oracle() -> Oracle:
 def said_of(oracle: Oracle, bound: float, tol: float = 1e-4, factor: float = 1.0, **more: object) -> list[str]:
     model = oracle.models[int(np.argmin(oracle.objectives))]
     objective = float(oracle.exact(model)) * factor
+    more = {"attained": max(objective, float(oracle.exact(model))) * (1.0 + 1e-12)} | more
     answer = Answer(1, model.w, 0.0, True, objective, certificate(lower_bound=bound, **more), "optimal")
     return [what for what, _ in judge(oracle, Call("solve", tol=tol), answer, Counter())]
 
@@ -196,6 +197,8 @@ def test_an_untrue_status_and_a_wrong_objective_are_seen(oracle: Oracle) -> None
     assert said_of(oracle, best * (1.0 - 1e-3)) == ["status untrue"]
     assert said_of(oracle, best * (1.0 - 1e-3), tol=1e-2) == []
     assert said_of(oracle, best * (1.0 - 1e-12), factor=1.0 + 1e-5) == ["objective wrong"]
+    assert said_of(oracle, best * (1.0 - 1e-12), factor=1.0 + 1e-5, attained=best * (1.0 + 3e-5)) == []
+    assert "false claims" in said_of(oracle, best * (1.0 - 1e-12), attained=best * (1.0 - 1e-9))
     assert "objective below bound" in said_of(oracle, best * (1.0 - 1e-12), factor=1.0 - 1e-11)
 
 
