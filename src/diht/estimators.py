@@ -458,7 +458,12 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     def _linear(self, X: Any, offset: ArrayLike | None) -> Array:
         """Return x.w + b, with the offset."""
         u: Array = self._scores(X)[:, 0]
-        return u if offset is None else (u + finite_vector("offset", offset, len(u))).astype(u.dtype)
+        if offset is None:
+            return u
+        total = u + finite_vector("offset", offset, len(u))
+        with np.errstate(over="ignore"):
+            narrow: Array = total.astype(u.dtype)
+        return narrow if np.all(np.isfinite(narrow)) else total
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

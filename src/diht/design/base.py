@@ -522,7 +522,12 @@ class StoredDesign(Design):
         s = frozen(s)
         mean = self.rmatvec(s)
         self._passes += 1.0
-        return mean, self._spread(s, mean)
+        # The mean is rounded, and its error squared may count beside a variance that is far smaller than the mean.
+        return mean, np.maximum(self._spread(s, mean) - np.square(self._left(s, mean)), 0.0)
+
+    def _left(self, s: Vector, center: Vector) -> Vector:
+        """Return ``sum_i s_i (x_ij - center_j)`` for every column j; zero where a storage cannot tell it from rounding."""
+        return np.zeros(self.shape[1])
 
     def rmatvec_error(self, norm_c: float) -> Vector:
         r"""Bound the rounding error of every entry of ``rmatvec(c)``.

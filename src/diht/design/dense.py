@@ -213,6 +213,13 @@ class DenseDesign(StoredDesign):
             out[start : start + len(chunk)] = np.einsum("ij,ij->i", chunk, chunk)
         return out
 
+    def _left(self, s: Vector, center: Vector) -> Vector:
+        out = np.zeros(self.shape[1])
+        for start in self._row_chunks():
+            chunk = self._X[start : start + self._chunk_rows()].astype(np.float64)
+            out += s[start : start + len(chunk)] @ (chunk - center)
+        return out
+
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
         out = np.zeros(self.shape[1])
         for start in self._row_chunks():

@@ -42,9 +42,9 @@ def minimise_quadratic(
     for t in range(1, _MOST_STEPS + 1):
         new = constraint.prox(point - slope / curvature, lam / curvature)
         moved = new - point
-        turned = H @ moved
-        if moved @ turned > curvature * (moved @ moved) * (1.0 + 1e-9):
-            seen = float(moved @ turned) / float(moved @ moved)
+        turned, square = H @ moved, float(moved @ moved)
+        if square > 0.0 and moved @ turned > curvature * square * (1.0 + 1e-9):
+            seen = float(moved @ turned) / square
             curvature = max(1.2 * curvature, min(1.02 * seen, 4.0 * curvature))
             continue
         own = slope + turned
