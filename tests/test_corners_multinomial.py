@@ -57,11 +57,23 @@ def test_intercepts_end_where_rounding_hides_their_gain(offset: float, monkeypat
     assert _evaluations(monkeypatch, lambda: best_intercept(problem, U, np.zeros(3))) <= 100
 
 
-@pytest.mark.parametrize("scale", [1e11, 1e30])
+@pytest.mark.parametrize("scale", [1e11, 1e15])
 @pytest.mark.parametrize("k", [1, 4])
 def test_huge_columns_take_no_more_work_than_others(scale: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = overlapping(scale, 0.035, k)
     assert _evaluations(monkeypatch, lambda: solve_multinomial(problem)) <= 10_000
+
+
+@pytest.mark.parametrize("mean", [1e6, 1e7, 1e8])
+def test_nearly_equal_columns_are_fitted_as_well_as_the_same_ones_turned(mean: float) -> None:
+    rng = np.random.default_rng(0)
+    codes = np.arange(12) % 3
+    X = np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]])[codes] + rng.standard_normal((12, 3))
+    turn = np.linalg.qr(np.column_stack([np.ones(3), rng.standard_normal((3, 2))]))[0]  # the mean becomes one column
+    turned = X @ turn + mean * np.array([np.ones(3) @ turn[:, 0], 0.0, 0.0])
+    problems = [MultinomialProblem.of(Z, codes, 3, 1e-5, fit_intercept=False) for Z in (mean + X, turned)]
+    objectives = [solve_multinomial(problem).objective for problem in problems]
+    assert objectives[0] <= objectives[1] * (1.0 + 1e-6)
 
 
 def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:

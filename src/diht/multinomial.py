@@ -54,16 +54,19 @@ _ROUNDS = 20  # of a working set
 _CHECK, _MOST_STEPS = 20, 1000  # steps of the relaxation between two looks at its gap, and in all on a working set
 _STALLED = 1e-9  # of the gap: a relaxation whose values move by less between two looks ends
 _RELAXED, _ROUGHLY = 1e-5, 1e-3  # relative gap at which a relaxation ends, for the bound and for a start
+_WORTHWHILE = 1e-7  # relative fall of the relaxation's objective that is worth another fit
 _LEAST_PLACE = 1e-6
 _REWEIGHTED, _CHEAP = (
     3,
     1e8,
 )  # fits with the places for weights in a row, and operations of a Hessian up to which they are made
 _DIRECT, _LARGEST = 2e9, 1500  # operations of a Hessian, and its size, up to which it is formed
+_ORTHOGONAL = 32  # columns up to which they are made orthonormal, at less than the cost of a Hessian
 _NEWTON, _HALVINGS, _ARMIJO = 60, 40, 1e-4
 _FARTHEST = 100.0  # times the largest score: curvature that vanishes at sure classes makes longer steps, which are cut
 _TRUST = 3.0  # times what Newton's method promises: more than that is not hoped for
 _EXACT, _FINE, _ROUGH = 1e-14, 1e-7, 1e-3  # relative decrement at which a fit ends
+_NEARLY = 1e-3  # relative decrement from which each is far below the last, unless rounding makes it
 _WORTH = 1e-9  # relative fall of the objective that is worth a swap
 _CANDIDATES, _PARTNERS, _LEAVING = (
     100,
@@ -372,12 +375,15 @@ def _minimise(
         return float(s @ losses(problem, U) + 0.5 * ridge @ np.square(V).sum(axis=1))
 
     now = value(V, U)
-    for _ in range(_NEWTON):
-        P = probabilities(U)
-        slope = Z.T @ (s[:, None] * dual_point(problem, P)) + ridge[:, None] * V
-        step = _newton_step(Z, s, P, ridge, slope, intercept)
-        decrease = -float(np.sum(slope * step))
+    if not now <= float(s.sum()) * np.log(problem.n_classes):  # a start that is sure of wrong classes has no curvature
+        V, U = np.zeros_like(V), np.zeros_like(U)
+        now = value(V, U)
+    newton, limit = _newton(problem, Z, ridge), np.inf
+    for _ in range(_NEWTON if V.size else 0):
+        step, decrease = newton(V, probabilities(U))
         if not decrease > rtol * abs(now) or now - _TRUST * decrease > target:
+            break
+        if decrease <= _NEARLY * abs(now) and decrease > limit:
             break
         change = Z @ step
         largest = float(np.abs(change).max())
@@ -389,6 +395,7 @@ def _minimise(
             size *= 0.5
         if not new < now:
             break
+        limit = 0.5 * decrease if size == 1.0 else np.inf
         V, U, now = V + size * step, U + size * change, new
     U = Z @ V
     if not intercept:
@@ -396,21 +403,50 @@ def _minimise(
     return V[:-1], V[-1] - V[-1].mean(), U - V[-1].mean(), value(V, U)
 
 
-def _newton_step(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
-    """Solve Newton's equations; the blocks of a class sum to zero but for the ridge, so that p_c (1 - p_c) need not cancel."""
-    (n, m), n_classes = Z.shape, P.shape[1]
-    if float(n) * (m * n_classes) ** 2 > _DIRECT or m * n_classes > _LARGEST:
-        return _conjugate_gradients(Z, s, P, ridge, slope, intercept)
-    products = (P[:, :, None] * (np.sqrt(s)[:, None] * Z)[:, None, :]).reshape(n, n_classes * m)
+def _newton(problem: MultinomialProblem, Z: Matrix, ridge: Vector) -> Callable[[Matrix, Matrix], tuple[Matrix, float]]:
+    r"""Newton's step, and what it promises, as a function of V and the probabilities of its scores.
+
+    With the factors of :math:`(\sqrt s Z; \sqrt{\mathrm{ridge}}) = QR`, the step of RV has equations whose condition is that of the
+    probabilities alone, whatever the scales, the means and the dependence of the columns; of many columns, R = I.
+    """
+    s, intercept, (n, m) = problem.linear.s, problem.linear.fit_intercept, Z.shape
+    size = m * problem.n_classes
+    if float(n) * size**2 > _DIRECT or size > _LARGEST:
+
+        def approximate(V: Matrix, P: Matrix) -> tuple[Matrix, float]:
+            slope = Z.T @ (s[:, None] * dual_point(problem, P)) + ridge[:, None] * V
+            step = _conjugate_gradients(Z, s, P, ridge, slope, intercept)
+            return step, -float(np.sum(slope * step))
+
+        return approximate
+
+    root_s, root_ridge = np.sqrt(s)[:, None], np.sqrt(ridge)[:, None]
+    Q, R = np.vstack([root_s * Z, np.diag(root_ridge[:, 0])]), np.eye(m)
+    if m <= _ORTHOGONAL:
+        Q, R = np.linalg.qr(Q)
+        R[np.diag_indices(m)] = np.where(R.diagonal() == 0.0, np.inf, R.diagonal())
+
+    def direct(V: Matrix, P: Matrix) -> tuple[Matrix, float]:
+        slope = Q[:n].T @ (root_s * dual_point(problem, P)) + Q[n:].T @ (root_ridge * V)
+        step = -Definite(_hessian(Q, P, intercept)).solve(slope.T.ravel()).reshape(P.shape[1], m).T
+        decrease = -float(np.sum(slope * step))
+        return np.asarray(np.linalg.solve(R, step) if m <= _ORTHOGONAL else step, dtype=np.float64), decrease
+
+    return direct
+
+
+def _hessian(Q: Matrix, P: Matrix, intercept: bool) -> Matrix:
+    """The Hessian in RV, class by class; the blocks of a class sum to its ridge, so that p_c (1 - p_c) need not cancel."""
+    (n, n_classes), m = P.shape, Q.shape[1]
+    products = (P[:, :, None] * Q[:n, None, :]).reshape(n, n_classes * m)
     flat = -(products.T @ products)
-    H = flat.reshape(n_classes, m, n_classes, m)
+    H, ridge = flat.reshape(n_classes, m, n_classes, m), Q[n:].T @ Q[n:]
     for c in range(n_classes):
         H[c, :, c] = 0.0
-        H[c, :, c] = -H[c].sum(axis=1)
-        H[c, np.arange(m), c, np.arange(m)] += ridge
+        H[c, :, c] = ridge - H[c].sum(axis=1)
     if intercept:
-        _grounded(H[:, -1, :, -1])
-    return np.asarray(-Definite(flat).solve(slope.T.ravel()).reshape(n_classes, m).T)
+        _grounded(H[:, -1, :, -1])  # the last of RV is a multiple of the intercept
+    return np.asarray(flat)
 
 
 def _conjugate_gradients(Z: Matrix, s: Vector, P: Matrix, ridge: Vector, slope: Matrix, intercept: bool) -> Matrix:
@@ -497,7 +533,7 @@ class _Relaxation:
         """Minimise from a model, until the gap on the working set is within `accuracy`."""
         s, lam = self.problem.linear.s, self.problem.linear.lam
         last, point, momentum = W, W, 1.0
-        value, best = np.inf, 0.0  # D(0) = 0
+        value, best, rtol = np.inf, -np.inf, _FINE
         for t in range(1, _MOST_STEPS + 1):
             b, U = self.scored(point, b)
             A = dual_point(self.problem, probabilities(U))
@@ -509,7 +545,7 @@ class _Relaxation:
             point = W + (momentum - 1.0) / following * (W - last)
             last, momentum = W, following
             if t % _CHECK == 0:
-                W, b = self.reweighted(W, b)
+                W, b = self.reweighted(W, b, rtol)
                 if W is not last:
                     last = point = W
                     momentum = 1.0
@@ -517,12 +553,15 @@ class _Relaxation:
                 A = dual_point(self.problem, probabilities(U))
                 before, value, best = (value, best), self.value(W, U), max(best, self.dual(A)[0])
                 moved = abs(value - before[0]) + best - before[1]
-                if value - best <= accuracy * abs(value) or moved <= _STALLED * (value - best) or self.stop():
+                stalled = rtol == _EXACT and moved <= _STALLED * (value - best)
+                if value - best <= accuracy * abs(value) or stalled or self.stop():
                     break
+                if moved * _MOST_STEPS < _CHECK * (value - best):  # a slope that hardly shows in the value can lower D
+                    rtol = _EXACT
         b, U = self.scored(W, b)
         return _Relaxed(self.features, W, b, dual_point(self.problem, probabilities(U)), self.value(W, U))
 
-    def reweighted(self, W: Matrix, b: Vector) -> tuple[Matrix, Vector]:
+    def reweighted(self, W: Matrix, b: Vector, rtol: float) -> tuple[Matrix, Vector]:
         """Minimise with the places of W held fast, which lies above the relaxation and touches it at W; W if that is no better."""
         lam, (n, n_classes) = self.problem.linear.lam, (len(self.X), W.shape[1])
         for _ in range(_REWEIGHTED):
@@ -530,11 +569,11 @@ class _Relaxation:
             used = np.flatnonzero((places > _LEAST_PLACE) & W.any(axis=1))
             if not len(used) or float(n) * (len(used) * n_classes) ** 2 > _CHEAP:
                 break
-            fitted, c, _, _ = _minimise(self.problem, self.X[:, used], lam / places[used], W[used], b, _FINE)
+            fitted, c, _, _ = _minimise(self.problem, self.X[:, used], lam / places[used], W[used], b, rtol)
             new = np.zeros_like(W)
             new[used] = fitted
             before, after = self.value(W, self.scored(W, b)[1]), self.value(new, self.X @ new + c)
-            if not after < before - 1e-2 * _RELAXED * abs(before):
+            if not after < before - (_WORTHWHILE * abs(before) if rtol > _EXACT else 0.0):
                 break
             W, b = new, c
         return W, b
