@@ -227,7 +227,8 @@ def _given(case: Case, call: Call) -> dict[str, Any]:
 
 def _overflows(case: Case, w: Any, b: float) -> bool:
     """Whether a model's objective is beyond float64, or a count that it predicts."""
-    u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale) + b
+    with np.errstate(over="ignore", invalid="ignore"):
+        u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale) + b
     counts = case.loss == "poisson" and bool(np.max(u + (0.0 if case.offset is None else case.offset)) > 280.0)
     return counts or Oracle(case).handed_out(w, b, True) > _huge(case)
 
@@ -245,7 +246,8 @@ def _certify(case: Case, call: Call) -> list[Answer]:
         if w is not None and str(refusal).startswith("w must") and _overflows(case, np.asarray(w), b):
             return []
         raise
-    coef = w if w is None or case.scale is None else np.asarray(w) / case.scale  # as the certificate takes it
+    with np.errstate(over="ignore"):
+        coef = w if w is None or case.scale is None else np.asarray(w) / case.scale  # as the certificate takes it
     return [Answer(case.k, coef, b, True, certificate.objective, certificate, None, problem)]
 
 
