@@ -76,6 +76,15 @@ def test_nearly_equal_columns_are_fitted_as_well_as_the_same_ones_turned(mean: f
     assert objectives[0] <= objectives[1] * (1.0 + 1e-6)
 
 
+def test_samples_that_hold_nearly_all_weight_are_fitted_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = overlapping(1.0, 1e-3, 3)
+    weights = np.where(problem.codes == 0, 1e119, 1.0)
+    X = problem.linear.design.toarray()
+    heavy = MultinomialProblem.of(X, problem.codes, 3, 1e-3, weights)
+    assert solve_multinomial(heavy).objective <= 1e-110
+    assert _evaluations(monkeypatch, lambda: solve_multinomial(heavy)) <= 10_000
+
+
 def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:
     """How often the losses are evaluated."""
     count, losses = [0], multinomial.losses
