@@ -18,8 +18,8 @@ import pytest
 from sklearn.datasets import dump_svmlight_file
 from sklearn.exceptions import ConvergenceWarning
 
+from command import refused, run
 from diht import SparseClassifier, SparseRegressor, __version__
-from diht.cli import main
 from diht.commands.interrupt import Interrupt
 from diht.datasets import load_breast_cancer
 from diht.report.model import read_model
@@ -31,24 +31,6 @@ X = RNG.normal(size=(N, D)) * [1, 10, 0.1, 1, 5, 1]
 SCORES = X[:, 1] / 10 - X[:, 3] + 0.1 * RNG.normal(size=N)
 NAMES = ["age", "bmi", "dose", "risk", "weight, kg", "noise"]
 QUICK = ["--lam", "0.1", "--k", "2", "--max-iter", "60"]
-
-
-def run(*argv):
-    """Run the command in this process; argparse's exit is an exit status too."""
-    try:
-        return main([str(word) for word in argv])
-    except SystemExit as leaving:
-        return leaving.code
-
-
-def refused(capsys, *argv):
-    """Run a command that must fail: one line on standard error, nothing else. Return the line."""
-    assert run(*argv) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("diht: error: ")
-    assert err.count("\n") == 1
-    return err
 
 
 @contextmanager

@@ -17,8 +17,8 @@ import pytest
 import scipy.sparse as sp
 
 import diht
+from command import refused, run
 from diht import Problem, SparseClassifier, SparseRegressor, certify, solve
-from diht.cli import main
 from diht.constraint import Constraint
 from diht.datasets import atomic_write, read_table
 from diht.design import AffineView, as_design
@@ -32,24 +32,6 @@ from diht.solvers import SDIHT, SVRGHT, Solver
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 5))
 Y = X[:, 1] - 2 * X[:, 3] + 0.1 * RNG.normal(size=40)
-
-
-def run(*argv):
-    """Run the command in this process; argparse's exit is an exit status too."""
-    try:
-        return main([str(word) for word in argv])
-    except SystemExit as leaving:
-        return leaving.code
-
-
-def refused(capsys, *argv):
-    """Run a command that must fail with one line on standard error, and return it."""
-    assert run(*argv) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("diht: error: ")
-    assert err.count("\n") == 1
-    return err
 
 
 # Defaults
