@@ -386,7 +386,7 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
 
 
 def handed_out(oracle: Oracle, answer: Answer) -> Decimal:
-    """The objective of the model that was handed out, with sixty digits."""
+    """The objective of the model that was handed out, with 200 digits."""
     coef = np.atleast_2d(answer.coef)
     return oracle.handed_out(coef, answer.intercept, not answer.users_units)
 
@@ -442,7 +442,7 @@ def compare(case: Case) -> dict[str, Tally]:
 
 def _better_objective(oracle: Oracle, certificate: Any) -> Decimal | None:
     better = certificate.better
-    return None if better is None else oracle.handed_out(np.atleast_2d(better.w), better.intercept, True)
+    return None if better is None else oracle.handed_out(np.atleast_2d(better.coef), better.intercept, False)
 
 
 def _better(oracle: Oracle, certificate: Any, exact: Decimal | None) -> Iterator[tuple[str, str]]:

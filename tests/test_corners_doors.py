@@ -5,8 +5,10 @@ import os
 import resource
 import subprocess
 import sys
+from fractions import Fraction
 from importlib import import_module
 from itertools import combinations
+from operator import mul
 from pkgutil import walk_packages
 
 import numpy as np
@@ -25,9 +27,10 @@ from diht.design import AffineView, as_design
 from diht.duality import Bound, primal
 from diht.empty_columns import PaddedBound
 from diht.loop import SOLVERS, as_solver
-from diht.losses import LOSSES
+from diht.losses import LOSSES, Hinge
 from diht.memory import free_memory
 from diht.solvers import SDIHT, SVRGHT, Solver
+from diht.structure import constrained
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 5))
@@ -587,3 +590,31 @@ def test_a_target_of_one_class_is_named_with_its_file(tmp_path, capsys):
     assert refused(capsys, "fit", path, "--out", tmp_path) == (
         f"diht: error: {path}: the target 'y' has one class only: 'u'\n"
     )
+
+
+def test_a_better_model_has_the_objective_that_is_said_of_it() -> None:
+    """Of its coefficients in X's units: products of scaled coefficients with means of 1e7 deviations are rounded."""
+    rows = [
+        [-0.0020937819442714916, 185795219.25931454],
+        [-0.002093782300985268, 185795272.87911147],
+        [-0.00209378260438907, 185795201.1536592],
+    ]
+    y, scale, lam = np.array([-1.0, -1.0, 1.0]), np.array([2.697846471061621e-10, 30.4547713508609]), 3.69e-10
+    problem = Problem(
+        sp.csr_array(np.array(rows)),
+        y,
+        Hinge(),
+        constrained(1, 2, groups=(1, 0), keep=(1,)),
+        lam,
+        None,
+        False,
+        scale=scale,
+    )
+    better = certify(problem, [-0.6534656764528717, -0.0007288362326839854]).better
+    assert better is not None
+    losses = [
+        max(0.0, float(1 - Fraction(t) * sum(map(mul, map(Fraction, x), map(Fraction, better.coef)))))
+        for x, t in zip(rows, y, strict=True)
+    ]
+    ridge = 0.5 * lam * float(((better.coef * scale) ** 2).sum())
+    assert better.objective == pytest.approx(sum(losses) / 3 + ridge, rel=1e-9)

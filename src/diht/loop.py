@@ -277,8 +277,8 @@ class _Loop:
         if self.callback is None:
             return False
         before = perf_counter()
-        intercept = self.problem.intercept_of(self.best_w, self.best_b)
-        answer = self.callback(replace(iterate, model=Model(self.best_w.copy(), intercept, self.best_objective)))
+        model = _model(self.problem, self.best_w.copy(), self.best_b, self.best_objective)
+        answer = self.callback(replace(iterate, model=model))
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
@@ -351,7 +351,7 @@ class _Loop:
             alpha=certificate.bound.alpha,
             certificate=certificate,
             pool=() if pool is None else pool.models(problem),
-            last=Model(last.w, problem.intercept_of(last.w, last.b), last_objective),
+            last=_model(problem, last.w, last.b, last_objective),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
             status=status,
             n_iter=n_iter,
@@ -360,6 +360,10 @@ class _Loop:
             trace=self.trace,
             solver=repr(self.method),
         )
+
+
+def _model(problem: Problem, w: Vector, b: float, objective: float) -> Model:
+    return Model(w, problem.coefficients_of(w), problem.intercept_of(w, b), objective)
 
 
 def _initial_point(problem: Problem, start: Start) -> Point:
@@ -461,7 +465,7 @@ def certificate_after(problem: Problem, w: Vector, intercept: float, result: Res
         bound=found.bound,
         screening=found.screening,
         attained=min(certificate.attained, found.attained),
-        better=Model(result.w, result.intercept, result.objective) if better else None,
+        better=result.model if better else None,
     )
 
 

@@ -980,7 +980,7 @@ def _in_full(problem: MultinomialProblem, fit: _Fit) -> tuple[Matrix, Vector]:
 def _model(problem: MultinomialProblem, fit: _Fit) -> Model:
     W, intercept = _in_full(problem, fit)
     stored: Any = intercept
-    return Model(W, stored, fit.value)
+    return Model(W, problem.linear.coefficients_of(W), stored, fit.value)
 
 
 def _with_model(problem: MultinomialProblem, iterate: Iterate, fit: _Fit) -> Iterate:

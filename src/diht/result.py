@@ -106,9 +106,10 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Coefficients with their intercept and objective."""
+    """Coefficients of the problem's columns (w) and of the columns of X (coef), with their intercept and objective."""
 
     w: NDArray[Any]
+    coef: NDArray[Any]
     intercept: float
     objective: float
 
@@ -154,7 +155,7 @@ class Certificate:
         By how much more than the best model known, at least, every model without the feature costs, and every model with it.
         Positive for the features required, and for those excluded; zero where nothing is proved.
     better : Model, optional
-        A better model, if one was met while a given one was certified; in the problem's units.
+        A better model, if one was met while a given one was certified.
     """
 
     objective: float
@@ -292,6 +293,11 @@ class Result:
     seconds: float
     trace: Trace = field(repr=False)
     solver: str
+
+    @property
+    def model(self) -> Model:
+        """The model that is handed out."""
+        return Model(self.w, self.coef, self.intercept, self.objective)
 
     @property
     def support(self) -> Indices:

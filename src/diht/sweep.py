@@ -153,7 +153,7 @@ class _Nearby(Auto):
             alpha=certificate.bound.alpha,
             certificate=certificate,
             pool=(),
-            last=Model(model.w, model.intercept, certificate.objective),
+            last=Model(model.w, model.coef, model.intercept, certificate.objective),
             last_alpha=None,
             status=Status.OPTIMAL if closed else ended,
             n_iter=n_iter,
@@ -434,7 +434,7 @@ class _Sweep:
             return _Nearby(random_state=method.random_state, shared=self.shared, tol=self.tol).result(problem, start)
         result = solve(problem, method, start, self.tol, time_limit=seconds)
         # What else a result holds would take many times the memory of its model.
-        return replace(result, pool=(), last=Model(result.w, result.intercept, result.objective), last_alpha=None)
+        return replace(result, pool=(), last=result.model, last_alpha=None)
 
     def share(self) -> float | None:
         """Seconds for the next point: an even part of those that are left."""

@@ -242,7 +242,7 @@ def _bounds(
         certificate = certificate_after(problem, w, intercept, result)
         figures = Figures(certificate.objective, certificate.lower_bound, model.standardize, result.status)
         equations.append(replace(equation, figures=figures))
-        findings.append(_finding(equations[-1], certificate, scale))
+        findings.append(_finding(equations[-1], certificate))
     return equations, findings
 
 
@@ -257,7 +257,7 @@ def _model(
     return model_to_certify(problem, w, equation.intercept if problem.fit_intercept else None, support=None)
 
 
-def _finding(equation: Equation, certificate: Certificate, scale: NDArray[np.float64] | None) -> Finding:
+def _finding(equation: Equation, certificate: Certificate) -> Finding:
     """Return what is proved of features, and the better model, in the user's units."""
     better = certificate.better
     if better is None:
@@ -270,7 +270,7 @@ def _finding(equation: Equation, certificate: Certificate, scale: NDArray[np.flo
         Equation(
             label=equation.label,
             indices=support,
-            values=better.w[support] if scale is None else better.w[support] / scale[support],
+            values=better.coef[support],
             intercept=better.intercept,
             figures=figures,
             drop_cost=certificate.drop_cost[support],

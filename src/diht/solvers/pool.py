@@ -91,7 +91,8 @@ class Pool:
 
         def shown(pooled: Pooled) -> Model:
             intercept = problem.intercept_of(pooled.values, pooled.b, pooled.support)
-            return Model(pooled.coefficients(problem.shape[1]), intercept, pooled.objective)
+            w = pooled.coefficients(problem.shape[1])
+            return Model(w, problem.coefficients_of(w), intercept, pooled.objective)
 
         return tuple(shown(pooled) for pooled in self)
 
