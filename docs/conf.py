@@ -35,7 +35,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"examples/index": [], "guide": [], "evidence": []}
+html_sidebars = {"examples/index": [], "guide": [], "evidence": [], "project": []}
 
 myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "

@@ -2,7 +2,6 @@
 
 import math
 import os
-import resource
 import subprocess
 import sys
 from fractions import Fraction
@@ -415,7 +414,10 @@ def model(files, tmp_path, capsys, no_pictures):
 
 
 @pytest.mark.usefixtures("no_pictures")
+@pytest.mark.linux
 def test_a_full_disk_names_the_file_and_leaves_the_old_ones(files, tmp_path, capsys, monkeypatch):
+    import resource
+
     out = tmp_path / "out"
     out.mkdir()
     before = {name: write(out, name, f"old {name}").read_bytes() for name in ("model.json", "convergence.png")}
@@ -432,6 +434,7 @@ def test_a_full_disk_names_the_file_and_leaves_the_old_ones(files, tmp_path, cap
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
+@pytest.mark.linux
 def test_a_small_file_on_a_full_disk_is_named_once():
     with pytest.raises(OSError, match=r"^/dev/full: cannot be written: No space left on device$"):  # noqa: SIM117
         with atomic_write("/dev/full") as file:
@@ -439,6 +442,7 @@ def test_a_small_file_on_a_full_disk_is_named_once():
 
 
 @pytest.mark.parametrize("command", [["predict", "MODEL", "DATA"], ["certify", "MODEL", "DATA", "--quiet"]])
+@pytest.mark.linux
 def test_a_full_disk_under_standard_output_is_named(command, model, files):
     words = [str({"MODEL": model, "DATA": files / "bare.csv"}.get(word, word)) for word in command]
     with open("/dev/full", "w") as full:
@@ -447,6 +451,7 @@ def test_a_full_disk_under_standard_output_is_named(command, model, files):
 
 
 @pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.linux
 def test_a_reader_that_leaves_does_not_lose_the_model(lines, files, tmp_path):
     out = tmp_path / "out"
     words = ["fit", files / "numbers.csv", "--k", 2, "--lam", 0.1, "--quiet", "--out", out]

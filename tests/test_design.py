@@ -527,6 +527,7 @@ def _product_in_child(queue, X):
 
 
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
+@pytest.mark.linux
 def test_a_forked_child_makes_its_own_threads():
     X = big()
     here = as_design(X, n_threads=2).rmatvec(np.ones(6000))

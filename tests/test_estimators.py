@@ -964,7 +964,7 @@ def _fitted(seed):
 
 
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("backend", ["threads", "fork", "loky"])
+@pytest.mark.parametrize("backend", ["threads", pytest.param("fork", marks=pytest.mark.linux), "loky"])
 def test_fits_side_by_side_are_the_same(backend):
     expected = [_fitted(seed) for seed in range(6)]
     if backend == "fork":

@@ -432,6 +432,7 @@ def test_full_disk_means_no_cache(home, monkeypatch, caplog):
     assert files_in(home) == ["news20.binary"]
 
 
+@pytest.mark.linux
 def test_read_only_home_is_left_alone(site, home, tmp_path, parsed):
     shutil.rmtree(home / "cache")
     home.chmod(0o555)
@@ -448,6 +449,7 @@ def test_read_only_home_is_left_alone(site, home, tmp_path, parsed):
         home.chmod(0o755)
 
 
+@pytest.mark.linux
 def test_nothing_can_be_written(site, home, tmp_path):
     (home / "news20.binary").write_bytes(NEWS20)
     (tmp_path / "user" / "diht_data").touch()  # a file where the folder should be
