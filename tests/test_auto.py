@@ -46,7 +46,7 @@ def test_no_swap_improves_it() -> None:
     w, b = np.asarray(result.w), problem.centred_intercept(result.w, result.intercept)
     from diht.solvers.swaps import swap_search
 
-    assert swap_search(problem, result.support, w, b)[3] >= result.objective * (1 - 1e-9)
+    assert swap_search(problem, result.support, w, b).objective >= result.objective * (1 - 1e-9)
 
 
 @pytest.mark.parametrize("solver", [Auto(), BranchAndBound(max_nodes=20)], ids=["auto", "branch"])

@@ -35,8 +35,7 @@ def problem_of(loss, seed, weighted, fit_intercept, n=25, d=7):
 def exact(problem):
     """The best objective, by trying every support."""
     d, k = problem.shape[1], problem.constraint.size
-    models = (refit(problem, np.array(support)) for support in combinations(range(d), k))
-    return min(primal(problem, w, b, u) for w, b, u in models)
+    return min(refit(problem, np.array(support)).objective for support in combinations(range(d), k))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

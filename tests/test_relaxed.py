@@ -339,7 +339,7 @@ def test_a_stop_ends_it_soon() -> None:
     solver.advance(problem, state)
     assert len(asked) <= 3
     assert np.isfinite(state.bound.value)
-    assert primal(problem, solver.observe(problem, state).w) > state.bound.value
+    assert primal(problem, solver.observe(problem, state).fit.w) > state.bound.value
 
 
 @pytest.mark.parametrize("n", [1, 17, 9_999, 10_000, 10_007])

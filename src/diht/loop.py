@@ -16,9 +16,10 @@ from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, null_bound, primal
 from diht.empty_columns import compact
+from diht.fit import Fit
 from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
-from diht.result import Certificate, Iterate, Model, Result, Status, Trace
+from diht.result import Certificate, Iterate, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
@@ -196,8 +197,7 @@ class _Loop:
         self.interrupted, self.asking = False, Lock()  # several threads may ask
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
-        self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
-        self.best_support = np.empty(0, dtype=np.int64)
+        self.best = Fit(problem.shape[1], np.empty(0, dtype=np.int64), np.empty(0), 0.0, np.inf)
         self.bound: Bound | None = None
         self.progress_at, self.since_progress = 0, 0  # the step, and how many evaluations ago
 
@@ -247,15 +247,14 @@ class _Loop:
 
     def evaluate(self, t: int, point: Point) -> Status | None:
         """Look at an iterate, keep what is best, tell the callback; say whether that ends the solve."""
-        problem = self.problem
-        objective = primal(problem, point.w, point.b, point.u)
+        problem, objective = self.problem, point.fit.objective
         if not np.isfinite(objective):
             return Status.STALLED  # diverged: what was best before stays
-        old_objective, old_bound = self.best_objective, self.best_bound
-        self.keep(point, objective)
+        old_objective, old_bound = self.best.objective, self.best_bound
+        self.keep(point.fit)
         bound = self.prove(point)
-        size = _PROGRESS * abs(self.best_objective)
-        progress = old_objective - self.best_objective > size or self.best_bound - old_bound > size
+        size = _PROGRESS * abs(self.best.objective)
+        progress = old_objective - self.best.objective > size or self.best_bound - old_bound > size
         self.progress_at, self.since_progress = (t, 0) if progress else (self.progress_at, self.since_progress + 1)
         iterate = Iterate(
             iteration=t,
@@ -263,9 +262,9 @@ class _Loop:
             seconds=self.clock.read(),
             objective=objective,
             lower_bound=bound,
-            best_objective=self.best_objective,
+            best_objective=self.best.objective,
             best_bound=self.best_bound,
-            n_features=int(np.count_nonzero(point.w if point.support is None else point.w[point.support])),
+            n_features=int(np.count_nonzero(point.fit.values)),
             n_open=point.n_open,
         )
         self.trace.append(iterate)
@@ -277,19 +276,14 @@ class _Loop:
         if self.callback is None:
             return False
         before = perf_counter()
-        model = _model(self.problem, self.best_w.copy(), self.best_b, self.best_objective)
-        answer = self.callback(replace(iterate, model=model))
+        answer = self.callback(replace(iterate, model=self.best.model(self.problem)))
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
-    def keep(self, point: Point, objective: float, margin: float = 0.0) -> None:
-        """Keep a model if it is better than the best so far, or less than `margin` worse; only the two supports are written."""
-        if not objective < self.best_objective + margin:
-            return
-        support = np.flatnonzero(point.w) if point.support is None else point.support
-        self.best_w[self.best_support] = 0.0
-        self.best_w[support] = point.w[support]
-        self.best_objective, self.best_support, self.best_b = objective, support, point.b
+    def keep(self, fit: Fit, margin: float = 0.0) -> None:
+        """Keep a model if it is better than the best so far, or less than `margin` worse."""
+        if fit.objective < self.best.objective + margin:
+            self.best = replace(fit, u=None)
 
     def prove(self, point: Point) -> float:
         """Return the bound of a dual point, and keep it if it is better than the best so far."""
@@ -317,25 +311,23 @@ class _Loop:
     def improve(self, point: Point | None, margin: float = 0.0) -> None:
         """Look at a pair that is not part of the trace."""
         if point is not None:
-            self.keep(point, primal(self.problem, point.w, point.b, point.u), margin)
+            self.keep(point.fit, margin)
             self.prove(point)
 
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem
         last = self.method.last(problem, state)
-        last_objective = primal(problem, last.w, last.b, last.u)
         self.improve(last)
-        polished = self.method.polish(problem, state, self.best_w, self.best_b)
-        self.improve(
-            polished, ROUNDING * abs(self.best_objective)
-        )  # of two that rounding cannot tell apart, the finer fit
-        zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
-        self.improve(Point(zero, b, np.full_like(problem.y, b)))
+        polished = self.method.polish(problem, state, self.best)
+        # Of two that rounding cannot tell apart, the finer fit.
+        self.improve(polished, ROUNDING * abs(self.best.objective))
+        nothing = Start().primal(problem)
+        self.keep(nothing)  # a method that diverges is never worse than no features at all
         if status in (Status.TIME_LIMIT, Status.STOPPED):
-            self.prove_anything(b)
+            self.prove_anything(nothing.b)
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
-        model = handed_out(problem, self.best_w, self.best_b, self.bound, self.limits.tol)
+        model = handed_out(problem, self.best.w, self.best.b, self.bound, self.limits.tol)
         certificate = model.certificate
         pool = self.method.pool(state)
         # What came after the last step may have closed the gap; rounding may have opened it.
@@ -351,7 +343,7 @@ class _Loop:
             alpha=certificate.bound.alpha,
             certificate=certificate,
             pool=() if pool is None else pool.models(problem),
-            last=_model(problem, last.w, last.b, last_objective),
+            last=last.fit.model(problem),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
             status=status,
             n_iter=n_iter,
@@ -362,13 +354,8 @@ class _Loop:
         )
 
 
-def _model(problem: Problem, w: Vector, b: float, objective: float) -> Model:
-    return Model(w, problem.coefficients_of(w), problem.intercept_of(w, b), objective)
-
-
 def _initial_point(problem: Problem, start: Start) -> Point:
-    w, b = start.primal(problem)
-    return Point(w, b, problem.design.matvec(w) + b, start.dual(problem))
+    return Point(start.primal(problem), start.dual(problem))
 
 
 def certify(
@@ -427,8 +414,8 @@ def model_to_certify(
     if support is not None:
         if intercept is not None:
             raise ValueError(f"intercept must be None where only a support is given, got {intercept!r}")
-        model, b, _ = refit(problem, _support(problem, support))
-        return model, problem.intercept_of(model, b)
+        fitted = refit(problem, _support(problem, support)).model(problem)
+        return fitted.w, fitted.intercept
     model = finite_vector("w", w, problem.shape[1])  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")

@@ -27,7 +27,8 @@ from diht.design import Design
 from diht.design.definite import Definite
 from diht.design.gram import Gram
 from diht.design.threads import blas_threads
-from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
+from diht.duality import Bound, Screening, lower_bound, upper_bound
+from diht.fit import Fit
 from diht.loop import as_solver, solve
 from diht.losses import Squared
 from diht.problem import Problem
@@ -141,7 +142,7 @@ class _Nearby(Auto):
         n_iter = sum(1 for _ in self._work(problem, start, state))
         best = state.pool.best
         assert best is not None
-        model = handed_out(problem, best.coefficients(problem.shape[1]), best.b, state.bound, self.tol)
+        model = handed_out(problem, best.w, best.b, state.bound, self.tol)
         certificate = model.certificate
         closed = certificate.closes(self.tol)
         ended = Status.TIME_LIMIT if state.stop() else Status.STALLED
@@ -167,7 +168,7 @@ class _Nearby(Auto):
         assert start.w is not None
         assert start.alpha is not None
         self.shared.settled.clear()
-        state.pool.add(start.w, start.b, primal(problem, start.w, start.b))
+        state.pool.add(Fit.of(problem, start.w, start.b))
         state.prove(lower_bound(problem, start.alpha))
         if start.bound is not None:
             state.prove(start.bound)
@@ -225,8 +226,7 @@ class _Nearby(Auto):
             best, bound = state.pool.best, state.bound
             assert best is not None
             assert bound is not None
-            w = best.coefficients(problem.shape[1])
-            features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, w, best.b))
+            features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, best.w, best.b))
             if not 0 < len(features) <= min(_LEFT * before, _MOST_GRAM, problem.shape[0]):
                 return
             before = len(features)
@@ -238,7 +238,7 @@ class _Nearby(Auto):
             if sigma == 0.0:
                 return
             relaxation = GramRelaxation(problem, features, sigma, known)
-            solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
+            solved = relaxation.solve(p0=best.w, tol=_SHIFT_ACCURACY)
             origin = bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._try(problem, state, solved.p, best.b)
@@ -268,7 +268,7 @@ class _Nearby(Auto):
         (plain if problem.constraint.is_plain else swap_units)(
             undecided,
             best.support,
-            best.coefficients(problem.shape[1]),
+            best.w,
             best.b,
             pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
@@ -443,47 +443,39 @@ class _Sweep:
         left = self.time_limit - (perf_counter() - self.began)
         return max(left, 1e-3) / max(1, len(self.ks) * len(self.lams) - len(self.results))
 
-    def model(self, k: int, lam: float) -> _Model:
+    def model(self, k: int, lam: float) -> Fit:
         """The model of a point, in the coordinates of the solvers."""
         result = self.results[k, lam]
-        w = result.w.astype(np.float64)
-        return _Model(w, self.problem.centred_intercept(w, result.intercept), result.objective)
+        w, support = result.w.astype(np.float64), result.support
+        b = self.problem.centred_intercept(w, result.intercept)
+        return Fit(len(w), support, w[support], b, result.objective)
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
-    w: Vector
-    b: float
-    objective: float
-
-
-def _refitted(problem: Problem, model: _Model, support: Indices | None = None) -> _Model:
+def _refitted(problem: Problem, fit: Fit, support: Indices | None = None) -> Fit:
     """The best model on a support, that of a given model by default."""
     if support is None:
-        inside = problem.constraint.free(len(model.w))[1]
-        support = problem.constraint.closure(np.union1d(np.flatnonzero(model.w), inside))
-    w, b, u = refit(problem, support, model.w, model.b, rtol=_BETTER)
-    return _Model(w, b, primal(problem, w, b, u))
+        inside = problem.constraint.free(fit.n_features)[1]
+        support = problem.constraint.closure(np.union1d(fit.support, inside))
+    return refit(problem, support, fit.w, fit.b, rtol=_BETTER)
 
 
-def _shrunk(problem: Problem, model: _Model) -> _Model:
+def _shrunk(problem: Problem, fit: Fit) -> Fit:
     """Leave out the features (or groups) that cost least, each alone, until the constraint is met, and fit again."""
-    constraint, support = problem.constraint.unsigned, np.flatnonzero(model.w)
-    if constraint.allows(model.w):
-        return _refitted(problem, model)
-    x, design, roots = model.w[support], problem.design.columns(support), np.zeros_like(model.w)
+    constraint, support, x = problem.constraint.unsigned, fit.support, fit.values
+    if constraint.allows(fit.w):
+        return _refitted(problem, fit)
+    design, roots = problem.design.columns(support), np.zeros(fit.n_features)
     if len(problem.y) * float(len(support)) ** 2 > _MOST_DIRECT:
         roots[support] = x * design.column_norms()
-        return _refitted(problem, model, constraint.select(roots))
+        return _refitted(problem, fit, constraint.select(roots))
     # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
-    M = Definite(_hessian(problem, design, x, model.b)).inverse()
+    M = Definite(_hessian(problem, design, x, fit.b)).inverse()
     problem.design.count_reads_of(design)
     roots[support] = _roots_of_costs(constraint, support, x, M)
     chosen = constraint.select(roots)
     kept = np.isin(support, chosen)
-    w = np.zeros_like(model.w)
-    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
-    return _refitted(problem, replace(model, w=w), chosen)
+    moved = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
+    return _refitted(problem, replace(fit, support=support[kept], values=moved), chosen)
 
 
 def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vector) -> Vector:
@@ -507,14 +499,12 @@ def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
     return np.asarray(H)
 
 
-def _grown(problem: Problem, model: _Model) -> _Model:
+def _grown(problem: Problem, fit: Fit) -> Fit:
     """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
-    support, design = np.flatnonzero(model.w), problem.design
-    u = design.matvec(model.w, support=support) + model.b
-    slopes = problem.loss.derivative(u, problem.y)
-    promise = design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
-    with_these = problem.constraint.restricted(support, np.empty(0, dtype=np.int64))
-    return _refitted(problem, model, with_these.opposite.select(promise))
+    slopes = problem.loss.derivative(fit.margins(problem), problem.y)
+    promise = problem.design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
+    with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64))
+    return _refitted(problem, fit, with_these.opposite.select(promise))
 
 
 def _diagonal(problem: Problem) -> Vector:

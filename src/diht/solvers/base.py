@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, dual_from_primal, feasible, primal_from_dual
+from diht.duality import Bound, dual_from_primal, feasible
+from diht.fit import Fit
 from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "never", "predictions"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "evaluated", "never"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -53,34 +54,30 @@ class Start:
             return np.zeros_like(problem.y)
         return feasible(problem, np.asarray(problem.loss.start(problem.y)))
 
-    def primal(self, problem: Problem) -> tuple[Vector, float]:
-        """Return a model: the given one, that of the given dual point, or zero."""
+    def primal(self, problem: Problem) -> Fit:
+        """Return a model: the given one, that of the given dual point, or the one without features."""
         if self.w is not None:
-            return problem.constraint.threshold(self.w)[0], self.b
+            w, support = problem.constraint.threshold(self.w)
+            return Fit.of(problem, w, self.b, support=support)
         if self.alpha is not None:
-            return primal_from_dual(problem, self.alpha)
-        w = np.zeros(problem.shape[1])
-        if not problem.fit_intercept:
-            return w, 0.0
-        return w, best_intercept(problem.loss, np.zeros_like(problem.y), problem.y, problem.s)
+            g = problem.design.rmatvec(problem.s * self.alpha)
+            return evaluated(problem, *problem.constraint.threshold(-g / problem.lam))
+        return evaluated(problem, np.zeros(problem.shape[1]), np.empty(0, dtype=np.int64), u=np.zeros_like(problem.y))
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """What an evaluation looks at: a model with its predictions, a dual point with its products.
+    """What an evaluation looks at: a model, and a dual point with its products.
 
-    `u` is Xw + b, `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known.
-    `support`, where it is known, holds all that is nonzero in w. A method without a dual point of its own leaves `alpha` out;
-    one that proves more than a dual point does gives the `bound`. `n_open` counts the open nodes of a search tree.
+    `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known. A method
+    without a dual point of its own leaves `alpha` out; one that proves more than a dual point does gives the `bound`. `n_open`
+    counts the open nodes of a search tree.
     """
 
-    w: Vector
-    b: float
-    u: Vector
+    fit: Fit
     alpha: Vector | None = None
     g: Vector | None = None
     value: float | None = None
-    support: Indices | None = None
     bound: Bound | None = None
     n_open: int | None = None
 
@@ -131,7 +128,7 @@ class Solver(ABC):
         """Return the method's output by the paper: the last iterate."""
         return self.observe(problem, state)
 
-    def polish(self, problem: Problem, state: Any, w: Vector, b: float) -> Point | None:
+    def polish(self, problem: Problem, state: Any, best: Fit) -> Point | None:
         """Return a last improvement of the best model found, if the method has one."""
         return None
 
@@ -152,10 +149,10 @@ class Solver(ABC):
         return False
 
 
-def predictions(problem: Problem, w: Vector, support: Indices, b: float) -> tuple[float, Vector]:
-    """Best intercept for w (searched from b) and Xw plus it."""
-    u = problem.design.matvec(w, support=support)
+def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: Vector | None = None) -> Fit:
+    """Return the model of some coefficients with their best intercept, searched from b; `u` is Xw where it is known."""
+    u = problem.design.matvec(w, support=support) if u is None else u
     if not problem.fit_intercept:
-        return 0.0, u
+        return Fit.of(problem, w, 0.0, u, support)
     b = best_intercept(problem.loss, u, problem.y, problem.s, b)
-    return b, u + b
+    return Fit.of(problem, w, b, u + b, support)

@@ -17,7 +17,7 @@ samples sit at a kink, and with these known the optimum of a piecewise linear lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -25,16 +25,18 @@ from numpy.typing import NDArray
 
 from diht.design import CoordinateAscent, Design
 from diht.design.definite import Definite
-from diht.duality import dual_from_primal, primal
+from diht.duality import dual_from_primal
+from diht.fit import Fit
 from diht.intercept import balanced, best_intercept
 from diht.losses import Logistic, Loss, Poisson, QuadraticConjugate, Squared
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 
-__all__ = ["dense_hessian", "refit"]
+__all__ = ["Objective", "dense_hessian", "refit"]
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Equations = Callable[
     [Vector], Callable[[Vector], Vector]
 ]  # from the curvatures of the samples and a gradient to a direction
@@ -59,18 +61,18 @@ _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 def refit(
     problem: Problem,
-    support: NDArray[np.int64],
+    support: Indices,
     w: Vector | None = None,
     b: float = 0.0,
     rtol: float = 0.0,
     stop: Callable[[], bool] = never,
-) -> tuple[Vector, float, Vector]:
-    """Minimise P over the models on `support`, starting from the given one: coefficients, intercept, predictions.
+) -> Fit:
+    """Minimise P over the models on `support`, starting from the given one.
 
     `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can. Where a step takes long,
     `stop` is asked before it; True leaves the model as it is. Coefficients have the signs that the constraint asks for.
     """
-    sign = problem.constraint.sign
+    sign, support = problem.constraint.sign, np.sort(support)
     if sign is None or not np.any(sign[support]):
         return _refit(problem, support, w, b, rtol, stop)
     return _within_signs(problem, support, sign, w, b, rtol, stop)
@@ -78,33 +80,31 @@ def refit(
 
 def _refit(
     problem: Problem,
-    support: NDArray[np.int64],
+    support: Indices,
     w: Vector | None,
     b: float,
     rtol: float,
     stop: Callable[[], bool],
-) -> tuple[Vector, float, Vector]:
+) -> Fit:
     """Do so whatever the signs."""
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
-    objective = _Objective(problem, design, problem.loss, stop)
+    objective = Objective(problem, support, design, problem.loss, stop)
     nothing = np.zeros_like(problem.y)
     best = _method(objective)(objective, x, b, rtol) if len(support) else objective.model(x, nothing, b)
     problem.design.count_reads_of(design)
-    full = np.zeros(problem.shape[1])
-    full[support] = best.x
-    return full, best.b, best.u
+    return best
 
 
 def _within_signs(
     problem: Problem,
-    support: NDArray[np.int64],
+    support: Indices,
     sign: NDArray[np.int8],
     w: Vector | None,
     b: float,
     rtol: float,
     stop: Callable[[], bool],
-) -> tuple[Vector, float, Vector]:
+) -> Fit:
     r"""Find which coefficients are held at zero by their signs (the active set method of Lawson and Hanson).
 
     A step leads towards the best model on the free features, up to where the first of them would change its sign; that one is held.
@@ -115,10 +115,10 @@ def _within_signs(
     now = np.zeros(problem.shape[1])
     if w is not None:
         now[support] = np.where(sign[support] * w[support] < 0.0, 0.0, w[support])
-    free, last = np.asarray(support), np.inf
-    model = now, b, problem.design.matvec(now, support=support) + b
+    free, last, best = support, np.inf, Fit.of(problem, now, b, support=support)
     for _ in range(_MOST_CHANGES + 4 * len(support)):
-        target, b, u = _refit(problem, free, now, b, rtol, stop)
+        fit = _refit(problem, free, now, b, rtol, stop)
+        target, b = fit.w, fit.b
         wrong = free[sign[free] * target[free] < 0.0]
         if len(wrong):
             reach = now[wrong] / (now[wrong] - target[wrong])
@@ -127,17 +127,18 @@ def _within_signs(
             now[stopped] = 0.0
             free = np.setdiff1d(free, stopped)
             continue
-        now, model, value = target, (target, b, u), primal(problem, target, b, u)
+        now, best = target, fit
         held = np.setdiff1d(support, free)
-        slopes = problem.design.columns(held).rmatvec(problem.s * dual_from_primal(problem, target, b, u))
+        slopes = problem.design.columns(held).rmatvec(problem.s * dual_from_primal(problem, target, b, fit.u))
         gains = np.maximum(-sign[held] * slopes, 0.0)
-        if float(gains @ gains) <= 2.0 * problem.lam * max(rtol, _EXACT) * abs(value) or value >= last or stop():
+        enough = 2.0 * problem.lam * max(rtol, _EXACT) * abs(fit.objective)
+        if float(gains @ gains) <= enough or fit.objective >= last or stop():
             break
-        free, last = np.sort(np.append(free, held[np.argmax(gains)])), value
-    return model
+        free, last = np.sort(np.append(free, held[np.argmax(gains)])), fit.objective
+    return replace(best, support=support, values=best.w[support])
 
 
-def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:
+def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
     if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
@@ -149,7 +150,7 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
     return _newton if loss.differentiable else _smoothed
 
 
-def _ascends_fast(objective: _Objective) -> bool:
+def _ascends_fast(objective: Objective) -> bool:
     """Tell whether dual ascent needs few epochs: the loss is smooth, or the ridge is strong for each sample."""
     problem = objective.problem
     if objective.loss.mu > 0.0:
@@ -158,34 +159,28 @@ def _ascends_fast(objective: _Objective) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
-    x: Vector
-    b: float
-    u: Vector  # predictions, with b
-    value: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Objective:
+class Objective:
     """The function phi of the coefficients, for the problem's loss or one in its place."""
 
     problem: Problem
-    design: Design
+    support: Indices
+    design: Design  # its columns
     loss: Loss
     stop: Callable[[], bool] = never
 
-    def model(self, x: Vector, product: Vector, b: float) -> _Model:
+    def model(self, x: Vector, product: Vector, b: float) -> Fit:
         """Return the model of x with its best intercept (searched from b), given Xx."""
         problem = self.problem
         if problem.fit_intercept:
             b = best_intercept(self.loss, product, problem.y, problem.s, b)
             product = product + b
         value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
-        return _Model(x, b, product, value)
+        return Fit(problem.shape[1], self.support, x, b, value, product)
 
-    def gradient(self, model: _Model) -> Vector:
+    def gradient(self, model: Fit) -> Vector:
+        """Return the gradient of phi."""
         slopes = self.problem.s * self.loss.derivative(model.u, self.problem.y)
-        return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.x)
+        return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.values)
 
 
 def _direct_cost(design: Design) -> float:
@@ -194,18 +189,20 @@ def _direct_cost(design: Design) -> float:
     return float(n) * k * k
 
 
-def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _interior(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
     loss = objective.loss
     assert isinstance(loss, QuadraticConjugate)
     best, bound, alpha = _on_central_path(objective, loss, max(rtol, _EXACT))
-    if best.value - bound <= max(rtol, _HIDDEN) * abs(best.value):
+    if best.objective - bound <= max(rtol, _HIDDEN) * abs(best.objective):
         return best
-    polished = _newton(objective, best.x, best.b, rtol) if loss.mu > 0.0 else _at_kinks(objective, alpha, best.b)[0]
-    return min(best, polished, key=lambda model: model.value)
+    polished = (
+        _newton(objective, best.values, best.b, rtol) if loss.mu > 0.0 else _at_kinks(objective, alpha, best.b)[0]
+    )
+    return min(best, polished, key=lambda model: model.objective)
 
 
-def _on_central_path(objective: _Objective, loss: QuadraticConjugate, rtol: float) -> tuple[_Model, float, Vector]:
+def _on_central_path(objective: Objective, loss: QuadraticConjugate, rtol: float) -> tuple[Fit, float, Vector]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
     from diht.design.interior_point import SAMPLE_ROWS, interior_point
 
@@ -225,7 +222,7 @@ def _on_central_path(objective: _Objective, loss: QuadraticConjugate, rtol: floa
     return model, bound, alpha
 
 
-def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
 
     Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
@@ -244,13 +241,13 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
         x = -design.rmatvec(problem.s * feasible) / problem.lam
         bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
         candidate = objective.model(x, design.matvec(x), best.b)
-        best = min(best, candidate, key=lambda model: model.value)
-        if best.value - bound <= rtol * abs(best.value) or objective.stop():
+        best = min(best, candidate, key=lambda model: model.objective)
+        if best.objective - bound <= rtol * abs(best.objective) or objective.stop():
             return best
-    return (_newton if problem.loss.differentiable else _smoothed)(objective, best.x, best.b, rtol)
+    return (_newton if problem.loss.differentiable else _smoothed)(objective, best.values, best.b, rtol)
 
 
-def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
 
     It begins at the model without features where that is better than the given one. A Hessian serves once more where little is left
@@ -261,7 +258,7 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     model = objective.model(x, design.matvec(x), b)
     if np.any(x):
         nothing = objective.model(np.zeros_like(x), np.zeros_like(problem.y), b)
-        model = min(model, nothing, key=lambda model: model.value)
+        model = min(model, nothing, key=lambda model: model.objective)
     gradient = objective.gradient(model)
     direction, before, decrease = np.zeros_like(gradient), 0.0, 0.0
     curvature, solve = np.empty(0), None
@@ -271,52 +268,54 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         if solve is not None:
             direction, before = solve(gradient), decrease
             decrease = -float(gradient @ direction)
-        again = isinstance(objective.loss, _SMOOTH) and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
+        again = isinstance(objective.loss, _SMOOTH) and decrease <= max(
+            0.5 * rtol * abs(model.objective), _REUSED * before
+        )
         if solve is None or not again:
             curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
             solve = equations(curvature)
             direction = solve(gradient)
             decrease = -float(gradient @ direction)
-        if not decrease > rtol * abs(model.value):
+        if not decrease > rtol * abs(model.objective):
             break
-        product, change = model.u - model.b, design.matvec(direction)
+        product, change = model.margins(problem) - model.b, design.matvec(direction)
         total = float(curvature.sum())
         moves = problem.fit_intercept and total > 0.0
         drift = -float(curvature @ change) / total if moves else 0.0  # of the intercept, by the quadratic
-        hidden = decrease <= _HIDDEN * abs(model.value)
+        hidden = decrease <= _HIDDEN * abs(model.objective)
         size, trial = 1.0, model
         for _ in range(1 if hidden else _MAX_HALVINGS):
-            trial = objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
-            if trial.value <= model.value - 1e-4 * size * decrease:
+            trial = objective.model(model.values + size * direction, product + size * change, model.b + size * drift)
+            if trial.objective <= model.objective - 1e-4 * size * decrease:
                 break
             size /= 2
         new = objective.gradient(trial)
-        if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.value < model.value):
+        if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.objective < model.objective):
             break
-        rounded = size < 1.0 and model.value - trial.value <= _HIDDEN * abs(model.value)
+        rounded = size < 1.0 and model.objective - trial.objective <= _HIDDEN * abs(model.objective)
         model, gradient = trial, new
         if rounded:
             break
-    return objective.model(model.x, design.matvec(model.x), model.b)
+    return objective.model(model.values, design.matvec(model.values), model.b)
 
 
-def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _smoothed(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Minimise with a loss that has kinks, through its envelopes."""
     problem, design = objective.problem, objective.design
     best = objective.model(x, design.matvec(x), b)
     size = float(problem.s @ np.abs(problem.y)) or 1.0
     for gamma in _GAMMAS:
         envelope = Moreau(problem.loss, gamma * size)
-        smooth = _newton(_Objective(problem, design, envelope, objective.stop), x, b, rtol)
-        x, b = smooth.x, smooth.b
+        smooth = _newton(Objective(problem, objective.support, design, envelope, objective.stop), x, b, rtol)
+        x, b = smooth.values, smooth.b
         sharp, bound = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
-        best = min(best, objective.model(x, smooth.u - b, b), sharp, key=lambda model: model.value)
-        if best.value - bound <= max(rtol, 1e-13) * abs(best.value):
+        best = min(best, objective.model(x, smooth.margins(problem) - b, b), sharp, key=lambda model: model.objective)
+        if best.objective - bound <= max(rtol, 1e-13) * abs(best.objective):
             break
     return best
 
 
-def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> tuple[_Model, float]:
+def _at_kinks(objective: Objective, alpha: Vector, b: float) -> tuple[Fit, float]:
     r"""Return the optimum if the samples with alpha inside F are those at kinks; and the value of its dual point.
 
     Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.duality import Bound, feasible, lower_bound
-from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.selection import top_k
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.engines import Engine, engine_for, newton_pays
 
 __all__ = ["Relaxed"]
@@ -72,7 +71,9 @@ class Relaxed(Solver):
         alpha = start.dual(problem) if given else _first_dual(problem)
         g = problem.design.rmatvec(problem.s * alpha)
         features = _working_set(problem, g)
-        w, b = start.primal(problem) if start.w is not None else (np.zeros(problem.shape[1]), 0.0)
+        w, b = np.zeros(problem.shape[1]), 0.0
+        if start.w is not None:
+            w, b = problem.constraint.threshold(start.w)[0], start.b
         engine = engine_for(problem, features, alpha, w, b, self.random_state)
         return _State(g, lower_bound(problem, alpha, g), features, engine, start.stop)
 
@@ -113,10 +114,8 @@ class Relaxed(Solver):
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Round the relaxation's model; its dual point is the best so far."""
-        w, support = problem.constraint.threshold(self.relaxed_model(problem, state))
-        u = problem.design.matvec(w, support=support)
-        b = best_intercept(problem.loss, u, problem.y, problem.s) if problem.fit_intercept else 0.0
-        return Point(w, b, u + b, state.bound.alpha, support=support)
+        rounded = evaluated(problem, *problem.constraint.threshold(self.relaxed_model(problem, state)))
+        return Point(rounded, state.bound.alpha)
 
     def finished(self, state: _State) -> bool:
         """Tell whether the relaxation is solved."""
@@ -125,8 +124,8 @@ class Relaxed(Solver):
 
 def _first_dual(problem: Problem) -> Vector:
     """Dual point of the model without features."""
-    _, b = Start().primal(problem)
-    return feasible(problem, np.asarray(problem.loss.derivative(np.full_like(problem.y, b), problem.y)))
+    u = Start().primal(problem).margins(problem)
+    return feasible(problem, np.asarray(problem.loss.derivative(u, problem.y)))
 
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:

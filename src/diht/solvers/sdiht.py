@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.duality import feasible
-from diht.intercept import best_intercept
 from diht.problem import Problem
-from diht.solvers.base import DualModel, Point, Solver, Start, predictions
+from diht.solvers.base import DualModel, Point, Solver, Start, evaluated
 from diht.solvers.blocks import BlockOrder, Blocks, block_curvatures, check_blocks, make_blocks
 from diht.solvers.steps import StepSize, check_step, dual_step
 
@@ -122,19 +121,16 @@ class SDIHT(Solver):
         w, support = state.model.w, state.model.support
         if not problem.fit_intercept:
             u, state.g = problem.design.matvec_rmatvec(w, problem.s * state.alpha)
-            return Point(w, 0.0, u, state.alpha, state.g, support=support)
+            return Point(evaluated(problem, w, support, 0.0, u), state.alpha, state.g)
         alpha = feasible(problem, state.alpha)
         u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
-        b = best_intercept(problem.loss, u, problem.y, problem.s, _intercept(state))
-        return Point(w, b, u + b, alpha, g, support=support)
+        return Point(evaluated(problem, w, support, _intercept(state), u), alpha, g)
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return w = H_k(v(alpha)) of the last dual iterate, with v as the steps have it; a bound needs a v of its own."""
         state.model.read(problem, state.g)
-        w, support = state.model.w, state.model.support
-        b, u = predictions(problem, w, support, _intercept(state))
         alpha = feasible(problem, state.alpha) if problem.fit_intercept else state.alpha
-        return Point(w, b, u, alpha, support=support)
+        return Point(evaluated(problem, state.model.w, state.model.support, _intercept(state)), alpha)
 
     def epoch(self, state: _State) -> int:
         """One step a block."""

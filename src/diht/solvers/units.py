@@ -7,12 +7,11 @@ out, and the units that then promise most are tried.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import primal
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.base import never
@@ -24,15 +23,6 @@ __all__ = ["swap_units"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    units: Indices
-    w: Vector
-    b: float
-    u: Vector
-    value: float
 
 
 def swap_units(
@@ -47,7 +37,7 @@ def swap_units(
     leaving: int = 20,
     stop: Callable[[], bool] | None = None,
     pool: Pool | None = None,
-) -> tuple[Vector, float, Vector, float]:
+) -> Fit:
     """Improve a support by swaps of units until none of those looked at lowers the objective; see `swap_search`.
 
     Of the units of the model the `leaving` cheapest are left out in turn, and of those outside the `shortlist` best then tried.
@@ -59,7 +49,7 @@ def swap_units(
         if better is None:
             break
         best = better
-    return best.w, best.b, best.u, best.value
+    return best
 
 
 class _Search:
@@ -73,17 +63,19 @@ class _Search:
         spread = variance if problem.fit_intercept else variance + mean**2
         self.curvature = spread / max(problem.loss.mu, 1e-3) + problem.lam  # only for ranking
 
-    def fit(self, units: Indices, w: Vector | None, b: float) -> _Fit:
+    def fit(self, units: Indices, w: Vector | None, b: float) -> Fit:
         """Return the best model on some units, which the pool is told of where there are not too many."""
-        problem = self.problem
         support = self.constraint.features_of(units)
-        w, b, u = refit(problem, support, w, b, rtol=1e-2 * self.rtol, stop=self.stop)
-        value = primal(problem, w, b, u)
+        fit = refit(self.problem, support, w, b, rtol=1e-2 * self.rtol, stop=self.stop)
         if self.pool is not None and len(units) <= self.room:
-            self.pool.add(w, b, value, support)
-        return _Fit(np.sort(units), w, b, u, value)
+            self.pool.add(fit)
+        return fit
 
-    def first(self, support: Indices, w: Vector | None, b: float) -> _Fit:
+    def units(self, fit: Fit) -> Indices:
+        """Return the units of a model, some of whose coefficients may be zero."""
+        return self.constraint.units_of(fit.support)
+
+    def first(self, support: Indices, w: Vector | None, b: float) -> Fit:
         """Fit the units of a support, as many as are allowed."""
         units = np.setdiff1d(np.union1d(self.constraint.units_of(support), self.inside), self.outside)
         fit = self.fit(units, w, b)
@@ -93,37 +85,37 @@ class _Search:
             fit = self.fit(top_k(norms, self.room), fit.w, fit.b)
         return fit
 
-    def promising(self, fit: _Fit, number: int) -> Indices:
+    def promising(self, fit: Fit, number: int) -> Indices:
         """Return the units outside a model that promise most."""
         problem = self.problem
-        slopes = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.u, problem.y))
+        slopes = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.margins(problem), problem.y))
         promise = self.constraint.opposite.squares(slopes / np.sqrt(self.curvature))
-        promise[fit.units] = promise[self.outside] = 0.0
+        promise[self.units(fit)] = promise[self.outside] = 0.0
         chosen = top_k(promise, min(number, len(promise)))
         chosen = chosen[promise[chosen] > 0.0]
         return np.asarray(chosen[np.argsort(-promise[chosen], kind="stable")])
 
-    def filled(self, fit: _Fit) -> _Fit:
+    def filled(self, fit: Fit) -> Fit:
         """Add the most promising units while there is room."""
-        while len(fit.units) < self.room and not self.stop():
+        while len(self.units(fit)) < self.room and not self.stop():
             new = self.promising(fit, 1)
             if not len(new):
                 break
-            fit = self.fit(np.append(fit.units, new), fit.w, fit.b)
+            fit = self.fit(np.append(self.units(fit), new), fit.w, fit.b)
         return fit
 
-    def improved(self, best: _Fit, leaving: int, shortlist: int) -> _Fit | None:
+    def improved(self, best: Fit, leaving: int, shortlist: int) -> Fit | None:
         """Return a better model that differs in one unit; None if none was found."""
-        free = np.setdiff1d(best.units, self.inside)
+        free = np.setdiff1d(self.units(best), self.inside)
         costs = self.constraint.squares(best.w * np.sqrt(self.curvature))[free]
         for unit in free[np.argsort(costs, kind="stable")[:leaving]].tolist():
             if self.stop():
                 return None
-            less = self.fit(np.setdiff1d(best.units, unit), best.w, best.b)
+            less = self.fit(np.setdiff1d(self.units(best), unit), best.w, best.b)
             for new in self.promising(less, shortlist + 1).tolist():
                 if new == unit:
                     continue
-                other = self.fit(np.append(less.units, new), less.w, less.b)
-                if other.value < best.value - self.rtol * abs(best.value):
+                other = self.fit(np.append(self.units(less), new), less.w, less.b)
+                if other.objective < best.objective - self.rtol * abs(best.objective):
                     return other
         return None
