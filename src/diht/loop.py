@@ -26,7 +26,7 @@ from diht.solvers.pool import ROUNDING
 from diht.solvers.refit import refit
 from diht.structure import features_given
 
-__all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
+__all__ = ["SOLVERS", "Limits", "as_solver", "certificate_after", "certify", "drive", "model_to_certify", "solve"]
 
 Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
@@ -90,14 +90,25 @@ def solve(
         The best model and the best bound found, each kept apart from the other.
     """
     method = as_solver(solver)
-    limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    limits = Limits.checked(tol, max_iter, time_limit, evaluate_every)
     begin, part = as_start(problem, start), compact(problem)
-    if part is not None:
-        problem, begin, callback = part.problem, part.start(begin), part.callback(callback)
+    if part is None:
+        return drive(problem, method, begin, limits, callback, stop)
+    return part.result(drive(part.problem, method, part.start(begin), limits, part.callback(callback), stop))
+
+
+def drive(
+    problem: Problem,
+    method: Solver,
+    start: Start,
+    limits: Limits,
+    callback: Callback | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Result:
+    """Run a method on a problem as `solve` does; the problem, the start and the limits are taken as they are."""
     loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
-        result = loop.run(begin)
-    return result if part is None else part.result(result)
+        return loop.run(start)
 
 
 def as_solver(solver: str | Solver, random_state: int | None = None) -> Solver:
@@ -146,14 +157,17 @@ def _objective(problem: Problem, w: Vector, b: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Limits:
+class Limits:
+    """When a solve ends, and how often it is evaluated; see `solve`."""
+
     tol: float
-    max_iter: int | None
-    time_limit: float | None
-    evaluate_every: int | None
+    max_iter: int | None = None
+    time_limit: float | None = None
+    evaluate_every: int | None = None
 
     @classmethod
-    def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> _Limits:
+    def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> Limits:
+        """Return the limits that a user asks for; ValueError where they make no sense."""
         if not _is_number(tol) or not 0 <= tol < np.inf:
             raise ValueError(f"tol must be a number, zero or more, got {tol!r}")
         for name, count in (("max_iter", max_iter), ("evaluate_every", evaluate_every)):
@@ -188,7 +202,7 @@ class _Loop:
         self,
         problem: Problem,
         method: Solver,
-        limits: _Limits,
+        limits: Limits,
         callback: Callback | None,
         stop: Callable[[], bool] | None,
     ) -> None:
@@ -206,9 +220,9 @@ class _Loop:
         state = method.init(problem, replace(start, stop=self.out_of_patience))
         epoch = method.epoch(state)
         max_iter = self.limits.max_iter or method.max_epochs * epoch
-        t, look, status = 0, self.next_look(0, epoch), None
-        if start.w is not None or start.alpha is not None:
-            status = self.evaluate(0, _initial_point(problem, start))
+        t, look = 0, self.next_look(0, epoch)
+        first = method.first(problem, state, start) if start.w is not None or start.alpha is not None else None
+        status = None if first is None else self.evaluate(0, first)
         while status is None:
             method.advance(problem, state)
             t += 1
@@ -327,35 +341,21 @@ class _Loop:
             self.prove_anything(nothing.b)
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
-        model = handed_out(problem, self.best.w, self.best.b, self.bound, self.limits.tol)
-        certificate = model.certificate
         pool = self.method.pool(state)
-        # What came after the last step may have closed the gap; rounding may have opened it.
-        if not certificate.closes(self.limits.tol):
-            status = Status.STALLED if status is Status.OPTIMAL else status
-        elif status is not Status.STOPPED:
-            status = Status.OPTIMAL
-        return Result(
-            w=model.w,
-            coef=model.coef,
-            intercept=model.intercept,
-            objective=certificate.objective,
-            alpha=certificate.bound.alpha,
-            certificate=certificate,
+        model = handed_out(problem, self.best.w, self.best.b, self.bound, self.limits.tol)
+        return model.result(
+            Result,
+            status,
+            self.limits.tol,
             pool=() if pool is None else pool.models(problem),
             last=last.fit.model(problem),
             last_alpha=None if last.alpha is None else last.alpha.copy(),
-            status=status,
             n_iter=n_iter,
             n_passes=n_passes,
             seconds=seconds,
             trace=self.trace,
             solver=repr(self.method),
         )
-
-
-def _initial_point(problem: Problem, start: Start) -> Point:
-    return Point(start.primal(problem), start.dual(problem))
 
 
 def certify(

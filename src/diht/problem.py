@@ -13,6 +13,7 @@ from diht.constraint import Constraint, as_constraint
 from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram, precise_gram
 from diht.exact import dot, two_sum
+from diht.intercept import best_intercept
 from diht.losses import Loss, Squared, as_loss
 
 __all__ = ["Problem", "finite_vector", "normalised_weights"]
@@ -80,7 +81,7 @@ class Problem:
     scale: Vector | None = field(repr=False)
     level: float = field(repr=False)
     tail: Vector | None = field(repr=False)
-    _memo: dict[str, PreciseGram | None] = field(repr=False)  # shared by all problems of the same data
+    _memo: dict[str, Any] = field(repr=False)  # shared by all problems of the same data
 
     def __init__(
         self,
@@ -145,7 +146,16 @@ class Problem:
         """The Gram matrix of the columns and the targets in twice the precision, of small problems; made once."""
         if "precise" not in self._memo:
             self._memo["precise"] = precise_gram(self.design, self.y, self.s, self.fit_intercept)
-        return self._memo["precise"]
+        found: PreciseGram | None = self._memo["precise"]
+        return found
+
+    @property
+    def null_intercept(self) -> float:
+        """The best intercept of the model without features; searched for once."""
+        if "null" not in self._memo:
+            nothing = np.zeros_like(self.y)
+            self._memo["null"] = best_intercept(self.loss, nothing, self.y, self.s) if self.fit_intercept else 0.0
+        return float(self._memo["null"])
 
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""

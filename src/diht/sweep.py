@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.certificate import certificate_of, handed_out
+from diht.certificate import certificate_of
 from diht.constraint import Constraint
 from diht.design import Design
 from diht.design.definite import Definite
@@ -29,10 +29,10 @@ from diht.design.gram import Gram
 from diht.design.threads import blas_threads
 from diht.duality import Bound, Screening, lower_bound, upper_bound
 from diht.fit import Fit
-from diht.loop import as_solver, solve
+from diht.loop import Limits, as_solver, drive, solve
 from diht.losses import Squared
 from diht.problem import Problem
-from diht.result import Model, Result, Status, Trace
+from diht.result import Result, Status
 from diht.selection import top_k
 from diht.shift import ShiftedBound, in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers import Auto, Relaxed, Solver, Start
@@ -128,41 +128,25 @@ class _Shared:
     settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Nearby(Auto):
-    """`Auto` for a problem whose neighbour is solved: no starts but the neighbours', and a short search for swaps."""
+    """`Auto` for a problem whose neighbour is solved: no starts but the neighbours', and a short search for swaps.
 
-    shared: _Shared = field(default_factory=_Shared, repr=False)
+    It does no more than is needed to close the gap; a start has a model and a dual point.
+    """
+
+    shared: _Shared = field(default_factory=_Shared)
     tol: float = 1e-4
 
-    def result(self, problem: Problem, start: Start) -> Result:
-        """Do all the work, and no more than is needed to close the gap; `start` has a model and a dual point."""
-        began, passes = perf_counter(), problem.design.passes
-        state = AutoState(stop=start.stop, passes=passes)
-        n_iter = sum(1 for _ in self._work(problem, start, state))
-        best = state.pool.best
-        assert best is not None
-        model = handed_out(problem, best.w, best.b, state.bound, self.tol)
-        certificate = model.certificate
-        closed = certificate.closes(self.tol)
-        ended = Status.TIME_LIMIT if state.stop() else Status.STALLED
-        return Result(
-            w=model.w,
-            coef=model.coef,
-            intercept=model.intercept,
-            objective=certificate.objective,
-            alpha=certificate.bound.alpha,
-            certificate=certificate,
-            pool=(),
-            last=Model(model.w, model.coef, model.intercept, certificate.objective),
-            last_alpha=None,
-            status=Status.OPTIMAL if closed else ended,
-            n_iter=n_iter,
-            n_passes=problem.design.passes - passes,
-            seconds=perf_counter() - began,
-            trace=Trace(),
-            solver="Auto()",
-        )
+    def __repr__(self) -> str:
+        return repr(Auto(self.random_state))
+
+    def finished(self, state: AutoState) -> bool:
+        """Tell whether all is done, and not left undone because the time was up."""
+        return state.done and not state.stop()
+
+    def polish(self, problem: Problem, state: AutoState, best: Fit) -> None:
+        """Leave the best model as it is: its neighbours were polished."""
 
     def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         assert start.w is not None
@@ -173,11 +157,12 @@ class _Nearby(Auto):
         if start.bound is not None:
             state.prove(start.bound)
         for piece in (self._shift_on, self._relax_on, self._swap):
+            yield
             if state.gap <= self.tol * abs(state.objective) or state.stop():
                 return
-            yield from piece(problem, state)
+            piece(problem, state)
 
-    def _relax_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
+    def _relax_on(self, problem: Problem, state: AutoState) -> None:
         """Solve the relaxation as far as that is useful, and keep what its solution rounds to; a shift proves more."""
         enough = max(_DRIFT * self.shared.gap, _NEAR * self.tol) if problem.design.nbytes > _DEAR else 0.0
         if isinstance(state.bound, ShiftedBound) or state.gap <= enough * abs(state.objective):
@@ -188,7 +173,6 @@ class _Nearby(Auto):
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
             own = inner.engine.value - inner.bound.value
-            yield
             if inner.settled or own <= _ENOUGH * state.gap or state.stop():
                 break
         self.shared.relaxed = inner
@@ -219,7 +203,7 @@ class _Nearby(Auto):
         engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
         return _State(g, bound, features, engine, state.stop)
 
-    def _shift_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
+    def _shift_on(self, problem: Problem, state: AutoState) -> None:
         """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
         before = np.inf
         while isinstance(problem.loss, Squared) and problem.constraint.is_plain:
@@ -242,7 +226,6 @@ class _Nearby(Auto):
             origin = bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._try(problem, state, solved.p, best.b)
-            yield
 
     def _try(self, problem: Problem, state: AutoState, v: Vector, b: float) -> None:
         """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
@@ -253,7 +236,7 @@ class _Nearby(Auto):
         else:
             self._fit(problem, state, support, v, b)
 
-    def _swap(self, problem: Problem, state: AutoState) -> Iterator[None]:
+    def _swap(self, problem: Problem, state: AutoState) -> None:
         """Improve the best model by swaps, in few reads of X where that is large."""
         best, design = state.pool.best, problem.design
         assert best is not None
@@ -273,7 +256,6 @@ class _Nearby(Auto):
             pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
         )
-        yield
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -312,7 +294,8 @@ def solve_path(
     dict
         Results by (k, lam). Neither objectives nor lower bounds rise with k, nor fall with lam.
     """
-    sweep = _Sweep(problem, list(ks), list(lams), solver, tol, time_limit, random_state, tell or (lambda *_: False))
+    method = as_solver(solver, random_state)
+    sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell or (lambda *_: False))
     with blas_threads(problem.design.long_products):
         return sweep.run()
 
@@ -324,10 +307,9 @@ class _Sweep:
     problem: Problem
     ks: list[int]
     lams: list[float]
-    solver: str | Solver
+    method: Solver
     tol: float
     time_limit: float | None
-    random_state: int | None
     tell: Callable[[int, float, Result], Any]
     results: dict[tuple[int, float], Result] = field(default_factory=dict)
     shared: _Shared = field(default_factory=_Shared)
@@ -427,12 +409,11 @@ class _Sweep:
 
     def solve(self, problem: Problem, start: Start | None) -> Result:
         """Solve for a point; from scratch where it has no neighbour."""
-        method, seconds = as_solver(self.solver, self.random_state), self.share()
-        if type(method) is Auto and start is not None:
-            deadline = np.inf if seconds is None else perf_counter() + seconds
-            start = replace(start, stop=lambda: perf_counter() > deadline)
-            return _Nearby(random_state=method.random_state, shared=self.shared, tol=self.tol).result(problem, start)
-        result = solve(problem, method, start, self.tol, time_limit=seconds)
+        if type(self.method) is Auto and start is not None:
+            nearby = _Nearby(self.method.random_state, self.shared, self.tol)
+            result = drive(problem, nearby, start, Limits(self.tol, time_limit=self.share()))
+        else:
+            result = solve(problem, self.method, start, self.tol, time_limit=self.share())
         # What else a result holds would take many times the memory of its model.
         return replace(result, pool=(), last=result.model, last_alpha=None)
 

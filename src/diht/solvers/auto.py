@@ -126,6 +126,10 @@ class Auto(Solver):
         self.advance(problem, state)
         return state
 
+    def first(self, problem: Problem, state: AutoState, start: Start) -> Point:
+        """Return the start, which the first piece of the work has evaluated."""
+        return self.observe(problem, state)
+
     def advance(self, problem: Problem, state: AutoState) -> None:
         """Do the next piece of the work."""
         state.done = next(state.work, _ENDED) is _ENDED
@@ -145,7 +149,7 @@ class Auto(Solver):
         """Return the models that came closest to the best."""
         return state.pool
 
-    def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point:
+    def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point | None:
         """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more."""
         if state.is_open:
             self._search(problem, state, np.flatnonzero(best.w), best.w, best.b)

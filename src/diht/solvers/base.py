@@ -62,7 +62,7 @@ class Start:
         if self.alpha is not None:
             g = problem.design.rmatvec(problem.s * self.alpha)
             return evaluated(problem, *problem.constraint.threshold(-g / problem.lam))
-        return evaluated(problem, np.zeros(problem.shape[1]), np.empty(0, dtype=np.int64), u=np.zeros_like(problem.y))
+        return Fit.of(problem, np.zeros(problem.shape[1]), problem.null_intercept)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +115,10 @@ class Solver(ABC):
     @abstractmethod
     def init(self, problem: Problem, start: Start) -> Any:
         """Make the state of the method at its starting point."""
+
+    def first(self, problem: Problem, state: Any, start: Start) -> Point:
+        """Return the model and the dual point that a solve was given to start from."""
+        return Point(start.primal(problem), start.dual(problem))
 
     @abstractmethod
     def advance(self, problem: Problem, state: Any) -> None:

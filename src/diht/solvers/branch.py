@@ -481,6 +481,10 @@ class BranchAndBound(Solver):
             return _restored(problem, start, known)
         return _State(Auto(random_state=self.random_state).init(problem, start))
 
+    def first(self, problem: Problem, state: _State, start: Start) -> Point:
+        """Return the start, which has been evaluated."""
+        return self.observe(problem, state)
+
     def advance(self, problem: Problem, state: _State) -> None:
         """Go on with the fast phase; then plant the tree; then split nodes."""
         auto = Auto(random_state=self.random_state)
@@ -512,7 +516,7 @@ class BranchAndBound(Solver):
         """Return the models that came closest to the best."""
         return state.auto.pool
 
-    def polish(self, problem: Problem, state: _State, best: Fit) -> Point:
+    def polish(self, problem: Problem, state: _State, best: Fit) -> Point | None:
         """Make sure that no swap improves the best model."""
         return Auto(random_state=self.random_state).polish(problem, state.auto, best)
 
