@@ -19,8 +19,6 @@ __all__ = ["Problem", "finite_vector", "normalised_weights"]
 
 Vector = NDArray[np.float64]
 
-_FEW_ENTRIES = 10_000_000  # of columns that are looked at together
-
 
 @dataclass(frozen=True, eq=False, init=False)
 class Problem:
@@ -197,8 +195,7 @@ class Problem:
         held[self.design.occupied()] = True
         # A norm of zero says so as well, unless squares underflow.
         suspects = np.flatnonzero(held & (self.design.column_norms() == 0.0))
-        for some in np.array_split(suspects, len(suspects) * self.shape[0] // _FEW_ENTRIES + 1):
-            held[some] = self.design.columns(some).toarray().any(axis=0)
+        held[suspects] = self.design.constants(suspects) != 0.0
         return np.flatnonzero(~held)
 
     def _norm(self, v: Vector) -> float:
@@ -248,10 +245,10 @@ def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
     suspects = np.flatnonzero((mean != 0.0) & (variance <= 1e-24 * mean**2))
     if not suspects.size:
         return mean, suspects
-    values = design.columns(suspects).toarray()
-    constant = np.all(values == values[0], axis=0)
+    values = design.constants(suspects)
+    constant = ~np.isnan(values)
     mean = mean.copy()
-    mean[suspects[constant]] = values[0, constant]
+    mean[suspects[constant]] = values[constant]
     return mean, suspects[constant]
 
 
