@@ -18,7 +18,7 @@ from diht.design.sparse import SparseDesign, compressed
 from diht.design.spectral import spectral_bound
 from diht.design.step import Step
 from diht.design.threads import effective_n_threads
-from diht.design.view import AffineView, affine
+from diht.design.view import AffineView, affine, stacked
 from diht.memory import features_bytes, require_memory
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "effective_n_threads",
     "row_blocks",
     "spectral_bound",
+    "stacked",
 ]
 
 

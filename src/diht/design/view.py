@@ -40,6 +40,13 @@ def affine(base: Design, center: Vector | None, scale: Vector | None, zeros: Arr
     return view if np.any((sizes > 0.0) & (sizes < _NORMAL)) else FormedView(view, Z)
 
 
+def stacked(designs: Sequence[Design]) -> Design:
+    """Return the rows of several designs, with the same centres and scales, as one design."""
+    first, n_threads = designs[0], max(design.n_threads for design in designs)
+    rows = RowBlocks([design.raw()[0] for design in designs], n_threads)
+    return AffineView(rows, first.center, first.scale, first.zeros) if isinstance(first, AffineView) else rows
+
+
 class FormedView(DenseDesign):
     """The matrix of some columns of a view, all by default, formed.
 
