@@ -143,17 +143,19 @@ def as_start(problem: Problem, start: Any) -> Start:
 
 
 def _bounded(problem: Problem, start: Start) -> Start:
-    """Return a start without its model where that is so large that its objective overflows: nothing can begin there."""
-    if start.w is None or np.isfinite(_objective(problem, start.w, start.b)):
+    """Return a start with its margins, or without its model where that is so large that its objective overflows."""
+    if start.w is None:
         return start
-    return replace(start, w=None, b=0.0)
+    u = _margins(problem, start.w, start.b)
+    return replace(start, u=u) if u is not None else replace(start, w=None, b=0.0)
 
 
-def _objective(problem: Problem, w: Vector, b: float) -> float:
-    """Return the objective, infinite where a prediction is beyond the reach of the loss."""
+def _margins(problem: Problem, w: Vector, b: float) -> Vector | None:
+    """Return Xw + b; None where one of them is beyond the reach of the loss, or the objective overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         u = problem.design.matvec(w, support=np.flatnonzero(w)) + b
-        return primal(problem, w, b, u) if np.all(u <= problem.loss.reach) else np.inf
+        usable = bool(np.all(u <= problem.loss.reach)) and np.isfinite(primal(problem, w, b, u))
+    return u if usable else None
 
 
 @dataclass(frozen=True)
@@ -422,7 +424,7 @@ def model_to_certify(
     b = _intercept_for(problem, model, intercept)
     with np.errstate(over="ignore"):
         representable = bool(np.all(np.isfinite(problem.coefficients_of(model))))
-    if not representable or not np.isfinite(_objective(problem, model, b)):
+    if not representable or _margins(problem, model, b) is None:
         largest = float(np.abs(model).max())
         raise ValueError(
             f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"

@@ -253,7 +253,8 @@ class Auto(Solver):
             support = problem.constraint.select(self._easy_model(problem, state) if easy else -g)
             state.pool.add(refit(problem, support, None, b, _GUESS, state.stop))
             return True
-        w = ridge(problem.design, problem.y, problem.s, 0.5 * problem.lam, problem.fit_intercept)
+        level = problem.s @ problem.y if problem.fit_intercept else 0.0  # the design is centred then
+        w = ridge(problem.design, problem.y - level, problem.s, 0.5 * problem.lam)
         if w is not None:
             self._fit(problem, state, problem.constraint.select(w), np.zeros(d), b)
         return w is not None

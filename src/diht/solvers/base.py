@@ -31,8 +31,9 @@ def never() -> bool:
 class Start:
     """Where a solve begins: a model (in the problem's centred coordinates), a dual point, both, or neither.
 
-    `bound` is what an earlier solve, perhaps of another problem, proved: no method may trust it, but for `Bound.renewed`. `stop` is
-    the loop's: pieces of work that take long ask it now and then, and end early where it says True.
+    `u` are the margins Xw + b, where they are known. `bound` is what an earlier solve, perhaps of another problem, proved: no
+    method may trust it, but for `Bound.renewed`. `stop` is the loop's: pieces of work that take long ask it now and then, and end
+    early where it says True.
     """
 
     w: Vector | None = None
@@ -40,6 +41,7 @@ class Start:
     alpha: Vector | None = None
     bound: Bound | None = None
     stop: Callable[[], bool] = never
+    u: Vector | None = None
 
     def dual(self, problem: Problem) -> Vector:
         """Return a feasible dual point: the given one, that of the given model, or the paper's zero.
@@ -49,7 +51,7 @@ class Start:
         if self.alpha is not None:
             return feasible(problem, self.alpha)
         if self.w is not None:
-            return dual_from_primal(problem, self.w, self.b)
+            return dual_from_primal(problem, self.w, self.b, self.u)
         if problem.loss.explicit:
             return np.zeros_like(problem.y)
         return feasible(problem, np.asarray(problem.loss.start(problem.y)))
@@ -58,7 +60,7 @@ class Start:
         """Return a model: the given one, that of the given dual point, or the one without features."""
         if self.w is not None:
             w, support = problem.constraint.threshold(self.w)
-            return Fit.of(problem, w, self.b, support=support)
+            return Fit.of(problem, w, self.b, self.u if np.array_equal(w, self.w) else None, support)
         if self.alpha is not None:
             g = problem.design.rmatvec(problem.s * self.alpha)
             return evaluated(problem, *problem.constraint.threshold(-g / problem.lam))
