@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from diht.duality import primal
 from diht.result import Model
+from diht.samples import Rows
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -36,7 +37,7 @@ class Fit:
         The intercept.
     objective : float
         P(w, b).
-    u : array of shape (N,) or None
+    u : Rows or None
         The margins Xw + b, where they are known; not those that `duality.upper_bound` asks for, as the product may have been
         updated.
     """
@@ -46,14 +47,14 @@ class Fit:
     values: Vector
     b: float
     objective: float
-    u: Vector | None = None
+    u: Rows | None = None
 
     @classmethod
-    def of(cls, problem: Problem, w: Vector, b: float, u: Vector | None = None, support: Indices | None = None) -> Fit:
+    def of(cls, problem: Problem, w: Vector, b: float, u: Rows | None = None, support: Indices | None = None) -> Fit:
         """Evaluate a model; `u` is Xw + b and `support` holds all that is nonzero in w, ascending, where they are known."""
         support = np.flatnonzero(w) if support is None else support
         if u is None:
-            u = problem.design.matvec(w, support=support) + b if len(support) else np.full_like(problem.y, b)
+            u = problem.samples.margins(w, b, support) if len(support) else problem.samples.full(b)
         values = w[support]
         return cls(len(w), support, values, b, primal(problem, values, b, u), u)
 
@@ -69,9 +70,9 @@ class Fit:
         v[self.support] += factor * self.values
         return v
 
-    def margins(self, problem: Problem) -> Vector:
+    def margins(self, problem: Problem) -> Rows:
         """Return Xw + b, computed where it is not known."""
-        return problem.design.matvec(self.w, support=self.support) + self.b if self.u is None else self.u
+        return problem.samples.margins(self.w, self.b, self.support) if self.u is None else self.u
 
     def model(self, problem: Problem) -> Model:
         """Return the model as a result shows it: all coefficients, and those of the columns of X with their intercept."""

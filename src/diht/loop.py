@@ -17,7 +17,6 @@ from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, null_bound, primal
 from diht.empty_columns import compact
 from diht.fit import Fit
-from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Result, Status, Trace
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
@@ -153,9 +152,9 @@ def _bounded(problem: Problem, start: Start) -> Start:
 def _margins(problem: Problem, w: Vector, b: float) -> Vector | None:
     """Return Xw + b; None where one of them is beyond the reach of the loss, or the objective overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = problem.design.matvec(w, support=np.flatnonzero(w)) + b
-        usable = bool(np.all(u <= problem.loss.reach)) and np.isfinite(primal(problem, w, b, u))
-    return u if usable else None
+        u = problem.samples.margins(w, b, np.flatnonzero(w))
+        within = problem.samples.largest(lambda y, u: u, u) <= problem.loss.reach
+        return u if within and np.isfinite(primal(problem, w, b, u)) else None
 
 
 @dataclass(frozen=True)
@@ -309,12 +308,14 @@ class _Loop:
                 return -np.inf
             proved = lower_bound(self.problem, point.alpha, point.g, point.value)
         if proved.claimed > self.best_bound:  # methods go on changing their dual point
-            self.bound = proved if point.bound is not None else replace(proved, alpha=proved.alpha.copy())
+            self.bound = (
+                proved if point.bound is not None else replace(proved, alpha=self.problem.samples.copy(proved.alpha))
+            )
         return proved.claimed
 
     def prove_anything(self, b: float) -> None:
         """Where a solve ended before it proved more than alpha = 0 does, take the bound of the model without features."""
-        if self.bound is None or not self.bound.alpha.any():
+        if self.bound is None or not self.problem.samples.any(self.bound.alpha):
             proved = null_bound(self.problem, b)
             if proved.claimed > self.best_bound:
                 self.bound = proved
@@ -351,7 +352,7 @@ class _Loop:
             self.limits.tol,
             pool=() if pool is None else pool.models(problem),
             last=last.fit.model(problem),
-            last_alpha=None if last.alpha is None else last.alpha.copy(),
+            last_alpha=None if last.alpha is None else problem.samples.copy(last.alpha),
             n_iter=n_iter,
             n_passes=n_passes,
             seconds=seconds,
@@ -466,5 +467,5 @@ def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> floa
             raise ValueError(f"intercept must be None or 0 for a problem without an intercept, got {intercept!r}")
         return 0.0
     if intercept is None:
-        return best_intercept(problem.loss, problem.design.matvec(w), problem.y, problem.s)
+        return problem.samples.best_intercept(problem.loss, problem.samples.margins(w))
     return problem.centred_intercept(w, float(intercept))

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from diht.constraint import Constraint, as_constraint
 from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram, precise_gram
+from diht.duality import trivial_bound
 from diht.exact import dot, two_sum
-from diht.intercept import best_intercept
 from diht.losses import Loss, Squared, as_loss
 from diht.samples import MemorySamples, Samples
 
@@ -150,8 +150,8 @@ class Problem:
     def null_intercept(self) -> float:
         """The best intercept of the model without features; searched for once."""
         if "null" not in self._memo:
-            nothing = np.zeros_like(self.y)
-            self._memo["null"] = best_intercept(self.loss, nothing, self.y, self.s) if self.fit_intercept else 0.0
+            samples = self.samples
+            self._memo["null"] = samples.best_intercept(self.loss, samples.full(0.0)) if self.fit_intercept else 0.0
         return float(self._memo["null"])
 
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
@@ -192,6 +192,11 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         """The numbers of samples and of features."""
         return self.design.shape
+
+    @cached_property
+    def trivial_bound(self) -> float:
+        """The bound of the dual point zero: no objective is below it."""
+        return trivial_bound(self.loss, self.samples)
 
     @cached_property
     def rounding_norm(self) -> float:

@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design, Step, stacked
-from diht.samples.base import Rows, Samples
-from diht.samples.memory import MemorySamples
+from diht.design import Design, Step, spectral_bound, stacked
+from diht.intercept import increasing_root
+from diht.losses import Loss
+from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.memory import ChosenInMemory, MemorySamples
 
 __all__ = ["BlockSamples"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenInBlocks(Chosen):
+    """Those of each block."""
+
+    parts: tuple[ChosenInMemory, ...]
+
+    @property
+    def size(self) -> int:
+        """Their number."""
+        return sum(part.size for part in self.parts)
+
+    def values(self, rows: Rows) -> Vector:
+        """Return their entries of a vector."""
+        return np.concatenate([part.values(own) for part, own in zip(self.parts, rows, strict=True)])
+
+    def rows_of(self, samples: BlockSamples) -> Vector:
+        """Return their rows of X."""
+        return np.concatenate([part.rows_of(own) for part, own in zip(self.parts, samples.blocks, strict=True)])
+
+    def patched(self, rows: Rows, values: Vector) -> Rows:
+        """Return a copy of a vector with other entries of theirs."""
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        own = zip(self.parts, rows, np.split(values, ends), strict=True)
+        return tuple(part.patched(old, new) for part, old, new in own)
 
 
 class BlockSamples(Samples):
@@ -56,6 +85,39 @@ class BlockSamples(Samples):
     def columns(self, features: Indices) -> BlockSamples:
         """Return the samples of some features alone, on compact copies of them."""
         return BlockSamples([block.columns(features) for block in self.blocks])
+
+    def holds(self, rows: Rows) -> bool:
+        """Tell whether something is a tuple of vectors, one of each block."""
+        if not isinstance(rows, tuple) or len(rows) != len(self.blocks):
+            return False
+        return all(block.holds(part) for block, part in zip(self.blocks, rows, strict=True))
+
+    def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenInBlocks:
+        """Choose the samples for which ``f(y, s, *rows)`` is true."""
+        return ChosenInBlocks(tuple(block.chosen(f, *parts) for block, parts in self._parts(rows)))
+
+    def best_intercept(self, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
+        """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``; an evaluation asks every block."""
+
+        def slope(b: float) -> float:
+            return self.total(lambda y, u: loss.derivative(u + b, y), u)
+
+        noise = 2.0**-50 * self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
+        return increasing_root(slope, start, noise)
+
+    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
+        """Project `alpha` on F and ``sum_i s_i alpha_i = 0``; an evaluation asks every block."""
+
+        def shifted(b: float) -> Callable[[Vector, Vector], Vector]:
+            return lambda y, a: np.clip(a + b, *loss.domain(y))
+
+        noise = 2.0**-50 * self.total(lambda y, a: np.abs(a), alpha)
+        b = increasing_root(lambda b: self.total(shifted(b), alpha), 0.0, noise)
+        return self.map(lambda y, s, a: shifted(b)(y, a), alpha)
+
+    def spectral_bound(self) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``."""
+        return spectral_bound(self.design, self.fetch(self.s))
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""

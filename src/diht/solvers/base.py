@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from diht.duality import Bound, dual_from_primal, feasible
 from diht.fit import Fit
-from diht.intercept import best_intercept
 from diht.problem import Problem
+from diht.samples import Rows
 from diht.solvers.pool import Pool
 
 __all__ = ["DualModel", "Point", "Solver", "Start", "evaluated", "never"]
@@ -38,12 +38,12 @@ class Start:
 
     w: Vector | None = None
     b: float = 0.0
-    alpha: Vector | None = None
+    alpha: Rows | None = None
     bound: Bound | None = None
     stop: Callable[[], bool] = never
-    u: Vector | None = None
+    u: Rows | None = None
 
-    def dual(self, problem: Problem) -> Vector:
+    def dual(self, problem: Problem) -> Rows:
         """Return a feasible dual point: the given one, that of the given model, or the paper's zero.
 
         Zero is an end of F for losses whose conjugate has no finite derivative there; they start from l'(0).
@@ -53,8 +53,8 @@ class Start:
         if self.w is not None:
             return dual_from_primal(problem, self.w, self.b, self.u)
         if problem.loss.explicit:
-            return np.zeros_like(problem.y)
-        return feasible(problem, np.asarray(problem.loss.start(problem.y)))
+            return problem.samples.full(0.0)
+        return feasible(problem, problem.samples.map(lambda y, s: problem.loss.start(y)))
 
     def primal(self, problem: Problem) -> Fit:
         """Return a model: the given one, that of the given dual point, or the one without features."""
@@ -62,7 +62,7 @@ class Start:
             w, support = problem.constraint.threshold(self.w)
             return Fit.of(problem, w, self.b, self.u if np.array_equal(w, self.w) else None, support)
         if self.alpha is not None:
-            g = problem.design.rmatvec(problem.s * self.alpha)
+            g = problem.samples.pull(self.alpha)
             return evaluated(problem, *problem.constraint.threshold(-g / problem.lam))
         return Fit.of(problem, np.zeros(problem.shape[1]), problem.null_intercept)
 
@@ -77,7 +77,7 @@ class Point:
     """
 
     fit: Fit
-    alpha: Vector | None = None
+    alpha: Rows | None = None
     g: Vector | None = None
     value: float | None = None
     bound: Bound | None = None
@@ -155,10 +155,11 @@ class Solver(ABC):
         return False
 
 
-def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: Vector | None = None) -> Fit:
+def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: Rows | None = None) -> Fit:
     """Return the model of some coefficients with their best intercept, searched from b; `u` is Xw where it is known."""
-    u = problem.design.matvec(w, support=support) if u is None else u
+    samples = problem.samples
+    u = samples.margins(w, support=support) if u is None else u
     if not problem.fit_intercept:
         return Fit.of(problem, w, 0.0, u, support)
-    b = best_intercept(problem.loss, u, problem.y, problem.s, b)
-    return Fit.of(problem, w, b, u + b, support)
+    b = samples.best_intercept(problem.loss, u, b)
+    return Fit.of(problem, w, b, samples.map(lambda y, s, u: u + b, u), support)

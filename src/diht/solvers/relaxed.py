@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, feasible, lower_bound
+from diht.duality import Bound, lower_bound, null_dual
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.base import Point, Solver, Start, evaluated
@@ -68,7 +68,7 @@ class Relaxed(Solver):
     def init(self, problem: Problem, start: Start) -> _State:
         """Begin at a dual point, or at that of the model without features."""
         given = start.alpha is not None or start.w is not None
-        alpha = start.dual(problem) if given else _first_dual(problem)
+        alpha = start.dual(problem) if given else null_dual(problem, problem.null_intercept)
         g = problem.design.rmatvec(problem.s * alpha)
         features = _working_set(problem, g)
         w, b = np.zeros(problem.shape[1]), 0.0
@@ -120,12 +120,6 @@ class Relaxed(Solver):
     def finished(self, state: _State) -> bool:
         """Tell whether the relaxation is solved."""
         return state.settled
-
-
-def _first_dual(problem: Problem) -> Vector:
-    """Dual point of the model without features."""
-    u = Start().primal(problem).margins(problem)
-    return feasible(problem, np.asarray(problem.loss.derivative(u, problem.y)))
 
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:
