@@ -27,6 +27,7 @@ from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
 from diht.solvers.smoothing import Central
 from diht.solvers.steps import longest_step
+from diht.solvers.swaps import _chord
 from diht.structure import Structured, constrained
 
 Vector = NDArray[np.float64]
@@ -563,3 +564,14 @@ def test_a_count_without_weight_may_be_as_large_as_it_likes() -> None:
     assert certify(problem, **model).objective == certify(Problem(X[:2], y[:2], Poisson(), 1, 0.1), [1.0]).objective  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="w must have a finite objective"):
         certify(Problem(X, y, Poisson(), k=1, lam=0.1), **model)  # type: ignore[arg-type]
+
+
+def test_a_swap_whose_quadratic_model_overflows_is_given_up() -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem(
+        rng.standard_normal((6, 2)), rng.choice([-1.0, 1.0], 6), SmoothedHinge(), 2, 0.1, fit_intercept=True
+    )
+    with np.errstate(over="raise", invalid="raise"):
+        *_, value, hopeless = _chord(problem, problem.design, np.array([1e200, -1e180]), 0.0, np.eye(2), 1.0)
+    assert hopeless
+    assert value == np.inf
