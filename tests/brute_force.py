@@ -2,7 +2,7 @@
 
 Every problem follows from one integer (`fuzz_cases.py`). It is small enough that the best model on every support can be computed
 (`fuzz_oracle.py`, which shares no code with the package), so that a bound, a proof about a feature, a status or an objective is
-either true or shown to be false, by a model whose objective is known to sixty digits. The counts go into a table that is kept
+either true or shown to be false, by a model whose objective is known to two hundred digits. The counts go into a table that is kept
 over many runs; seeds that are in it already are left out. A false claim or an exception makes the exit status 1.
 
 With --show one problem is printed in full. With --compare the problems are too large for brute force: `auto` and `branch` are

@@ -388,7 +388,7 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
 
 
 def handed_out(oracle: Oracle, answer: Answer) -> Decimal:
-    """The objective of the model that was handed out, with sixty digits."""
+    """The objective of the model that was handed out, with two hundred digits."""
     coef = np.atleast_2d(answer.coef)
     return oracle.handed_out(coef, answer.intercept, not answer.users_units)
 

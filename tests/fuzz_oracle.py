@@ -1,7 +1,7 @@
 """What is true of a small problem, computed without any code of the package.
 
 The best model on every support that the constraint allows is computed by Newton's method, for all supports at once. Each of them is
-a witness: its objective, known to sixty digits, is an upper bound on the optimum, whatever the quality of the fit.
+a witness: its objective, known to two hundred digits, is an upper bound on the optimum, whatever the quality of the fit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-DIGITS = Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, DivisionByZero])
+DIGITS = Context(prec=200, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, DivisionByZero])
 _STEPS, _HALVINGS = 60, 40
 _DAMPING = 1e-13  # of the diagonal of a Hessian: what makes it invertible where columns depend on each other
 _SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # gamma of the smoothed hinges that lead to the hinge
@@ -140,7 +140,7 @@ class Oracle:
             return [w / total for w in raw], rows, y, offset, scale
 
     def exact(self, model: Model) -> Decimal:
-        """The objective, with sixty digits."""
+        """The objective, with two hundred digits."""
         s, rows, y, offset, scale = self._exact
         with localcontext(DIGITS):
             w = [[Decimal(float(x)) for x in row] for row in np.atleast_2d(model.w)]

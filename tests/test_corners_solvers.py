@@ -457,13 +457,13 @@ def test_the_longest_step_is_found_in_few_trials(shortest: int) -> None:
     assert longest_step(sizes, trial, lambda model, size: False) is None
 
 
-class _Counted(float):
+class _Divided(float):
     """A number that counts how often it is divided."""
 
     divisions = 0
 
     def __truediv__(self, other: float) -> float:
-        _Counted.divisions += 1
+        _Divided.divisions += 1
         return float(self) / other
 
 
@@ -477,9 +477,9 @@ def test_a_slope_near_the_end_of_its_domain_takes_few_steps(
     slope = relaxation.central_slope.py_func  # type: ignore[attr-defined]
     for distance in 10.0 ** np.arange(-12.0, 13.0):
         for u in (1.0 - distance, 1.0 + distance):
-            _Counted.divisions = 0
-            a = slope(u, 1.0, mu, -1.0, 0.0, _Counted(tau))
-            assert _Counted.divisions <= 60
+            _Divided.divisions = 0
+            a = slope(u, 1.0, mu, -1.0, 0.0, _Divided(tau))
+            assert _Divided.divisions <= 60
             assert -1.0 < a < 0.0
 
             def excess(a: Any, u: float = u) -> Any:
