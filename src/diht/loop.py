@@ -18,6 +18,7 @@ from diht.duality import Bound, lower_bound, null_bound, primal
 from diht.empty_columns import compact
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
+from diht.samples import Rows
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
@@ -136,12 +137,24 @@ def _bounded(problem: Problem, start: Start) -> Start:
     return replace(start, w=None, b=0.0)
 
 
-def _objective(problem: Problem, w: Vector, b: float) -> float:
-    """Return the objective, infinite where a prediction is beyond the reach of the loss."""
+def _objective(problem: Problem, w: Vector, b: float, u: Rows | None = None) -> float:
+    """Return the objective, infinite where a prediction of a sample that has weight is beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = problem.samples.margins(w, b, np.flatnonzero(w))
-        within = problem.samples.largest(lambda y, u: u, u) <= problem.loss.reach
-        return primal(problem, w, b, u) if within else np.inf
+        u = problem.samples.margins(w, b, np.flatnonzero(w)) if u is None else u
+        reached = problem.samples.each(lambda y, s, u: bool(np.all(u[s > 0.0] <= problem.loss.reach)), u)
+        return primal(problem, w, b, u) if all(reached) else np.inf
+
+
+def _has_objective(problem: Problem, w: Vector, intercept: float) -> bool:
+    """Whether a model's objective is finite; where means are far larger than deviations only precise predictions tell."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        coef, b = problem.coefficients_of(w), problem.centred_intercept(w, intercept)
+        if not np.all(np.isfinite(coef)):
+            return False
+        if np.isfinite(_objective(problem, w, b)):
+            return True
+        u, _ = problem.samples.predictions(coef, intercept, -problem.level)
+        return bool(np.isfinite(_objective(problem, w, b, u)))
 
 
 @dataclass(frozen=True)
@@ -435,14 +448,13 @@ def model_to_certify(
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     b = _intercept_for(problem, model, intercept)
-    with np.errstate(over="ignore"):
-        representable = bool(np.all(np.isfinite(problem.coefficients_of(model))))
-    if not representable or not np.isfinite(_objective(problem, model, b)):
+    intercept = problem.intercept_of(model, b) if intercept is None else float(intercept)
+    if not _has_objective(problem, model, intercept):
         largest = float(np.abs(model).max())
         raise ValueError(
             f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"
         )
-    return model, problem.intercept_of(model, b) if intercept is None else float(intercept)
+    return model, intercept
 
 
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
