@@ -15,7 +15,7 @@ from diht.problem import Problem
 from diht.samples import Rows
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "never", "predictions"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "never", "predictions"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -150,6 +150,12 @@ class Solver(ABC):
     def at_limit(self, state: Any) -> bool:
         """Tell whether a limit among the method's own settings was reached."""
         return False
+
+
+def begun(problem: Problem, start: Start) -> tuple[Rows, Vector]:
+    """Return a dual point of one's own to start from, and its X'(s alpha)."""
+    alpha = problem.samples.copy(start.dual(problem))
+    return alpha, problem.samples.pull(alpha) if problem.samples.any(alpha) else np.zeros(problem.shape[1])
 
 
 def predictions(problem: Problem, w: Vector, support: Indices, b: float) -> tuple[float, Rows]:

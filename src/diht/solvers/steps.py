@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from diht.design import Step
 from diht.problem import Problem
+from diht.samples import Rows
 
 __all__ = ["StepSize", "check_step", "dual_step", "is_safe", "longest_step", "primal_step", "sample_curvature"]
 
@@ -71,15 +72,15 @@ def is_safe(problem: Problem, step: StepSize) -> bool:
     return step != "auto" or problem.loss.mu > 0 or not problem.loss.differentiable
 
 
-def sample_curvature(problem: Problem, u: Vector) -> float:
+def sample_curvature(problem: Problem, u: Rows) -> float:
     """Largest curvature of a sample's loss: 1 / mu, and where that has no bound what it is at the predictions u."""
     loss = problem.loss
     if loss.mu > 0:
         return 1.0 / loss.mu
-    return max(float(np.max(loss.second_derivative(u, problem.y))), _SHORTEST)
+    return max(problem.samples.largest(lambda y, u: loss.second_derivative(u, y), u), _SHORTEST)
 
 
-def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float, u: Vector) -> float:
+def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float, u: Rows) -> float:
     """Step t of a primal gradient method on P at the predictions u, where sigma_sq bounds the spectrum of X'SX.
 
     ``"auto"`` is 1/L with L = sigma_sq / mu + lam; where the curvature has no bound (Poisson), with the one at u for 1 / mu: such
