@@ -19,6 +19,7 @@ from diht.empty_columns import compact
 from diht.fit import Fit
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Result, Status, Trace
+from diht.samples import Rows
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
@@ -146,15 +147,31 @@ def _bounded(problem: Problem, start: Start) -> Start:
     if start.w is None:
         return start
     u = _margins(problem, start.w, start.b)
-    return replace(start, u=u) if u is not None else replace(start, w=None, b=0.0)
+    return replace(start, u=u) if _is_finite(problem, start.w, start.b, u) else replace(start, w=None, b=0.0)
 
 
-def _margins(problem: Problem, w: Vector, b: float) -> Vector | None:
-    """Return Xw + b; None where one of them is beyond the reach of the loss, or the objective overflows."""
+def _is_finite(problem: Problem, w: Vector, b: float, u: Rows) -> bool:
+    """Whether the objective is finite, and the margin of no sample that has weight beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = problem.samples.margins(w, b, np.flatnonzero(w))
-        within = problem.samples.largest(lambda y, u: u, u) <= problem.loss.reach
-        return u if within and np.isfinite(primal(problem, w, b, u)) else None
+        reached = problem.samples.each(lambda y, s, u: bool(np.all(u[s > 0.0] <= problem.loss.reach)), u)
+        return all(reached) and bool(np.isfinite(primal(problem, w, b, u)))
+
+
+def _margins(problem: Problem, w: Vector, b: float) -> Rows:
+    """Return Xw + b, some of which may overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return problem.samples.margins(w, b, np.flatnonzero(w))
+
+
+def _has_objective(problem: Problem, w: Vector, intercept: float) -> bool:
+    """Whether a model's objective is finite; where means are far larger than deviations only precise predictions tell."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        coef, b = problem.coefficients_of(w), problem.centred_intercept(w, intercept)
+        if not np.all(np.isfinite(coef)):
+            return False
+        if _is_finite(problem, w, b, _margins(problem, w, b)):
+            return True
+        return _is_finite(problem, w, b, problem.samples.predictions(coef, intercept, -problem.level)[0])
 
 
 @dataclass(frozen=True)
@@ -423,14 +440,13 @@ def model_to_certify(
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     b = _intercept_for(problem, model, intercept)
-    with np.errstate(over="ignore"):
-        representable = bool(np.all(np.isfinite(problem.coefficients_of(model))))
-    if not representable or _margins(problem, model, b) is None:
+    intercept = problem.intercept_of(model, b) if intercept is None else float(intercept)
+    if not _has_objective(problem, model, intercept):
         largest = float(np.abs(model).max())
         raise ValueError(
             f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"
         )
-    return model, problem.intercept_of(model, b) if intercept is None else float(intercept)
+    return model, intercept
 
 
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:

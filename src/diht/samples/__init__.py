@@ -3,5 +3,6 @@
 from diht.samples.base import Rows, Samples, added
 from diht.samples.blocks import BlockSamples
 from diht.samples.memory import MemorySamples
+from diht.samples.partition import Blocks, check_blocks
 
-__all__ = ["BlockSamples", "MemorySamples", "Rows", "Samples", "added"]
+__all__ = ["BlockSamples", "Blocks", "MemorySamples", "Rows", "Samples", "added", "check_blocks"]

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from diht.design import Design, Step
 from diht.losses import Loss
+from diht.samples.partition import Blocks
 
 __all__ = ["Chosen", "Rows", "Samples", "added"]
 
@@ -134,6 +135,20 @@ class Samples(ABC):
     def fetch(self, rows: Rows) -> Vector:
         """Return all the numbers of a vector."""
 
+    def empty(self) -> Rows:
+        """Return a vector to be written to."""
+        return self.map(lambda y, s: np.empty_like(y))
+
+    # Parts of the samples
+
+    @abstractmethod
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Cut the samples at random into a number of parts of (nearly) equal size, or as the user says."""
+
+    @abstractmethod
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+
     @abstractmethod
     def columns(self, features: Indices) -> Samples:
         """Return the samples of some features alone, on a compact copy of them."""
@@ -151,8 +166,12 @@ class Samples(ABC):
     # Products with X
 
     @abstractmethod
-    def spectral_bound(self) -> float:
-        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``."""
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+
+    @abstractmethod
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
 
     @abstractmethod
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from diht.design import Design, Step, spectral_bound, stacked
 from diht.intercept import increasing_root
 from diht.losses import Loss
-from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.memory import ChosenInMemory, MemorySamples
+from diht.samples.partition import Blocks, make_blocks
 
 __all__ = ["BlockSamples"]
 
@@ -57,9 +58,17 @@ class BlockSamples(Samples):
         Those that they consist of.
     """
 
+    @classmethod
+    def of(cls, design: Design, y: Vector, s: Vector) -> BlockSamples:
+        """Cut targets and weights as the rows of a design are cut."""
+        parts = design.parts()
+        cuts = np.cumsum([part.shape[0] for part in parts])[:-1]
+        return cls(list(map(MemorySamples, parts, np.split(y, cuts), np.split(s, cuts))))
+
     def __init__(self, blocks: Sequence[MemorySamples]) -> None:
         self.design: Design = stacked([block.design for block in blocks])
         self.blocks = tuple(blocks)
+        self._starts = np.cumsum([0, *(block.size for block in blocks)])[:-1]
         self.y, self.s = tuple(block.y for block in blocks), tuple(block.s for block in blocks)
 
     def _parts(self, rows: tuple[Rows, ...]) -> list[tuple[MemorySamples, tuple[Rows, ...]]]:
@@ -76,7 +85,7 @@ class BlockSamples(Samples):
 
     def put(self, values: Vector) -> Rows:
         """Cut N numbers into those of the blocks."""
-        return tuple(np.split(np.asarray(values), np.cumsum([block.size for block in self.blocks])[:-1]))
+        return tuple(np.split(np.asarray(values), self._starts[1:]))
 
     def fetch(self, rows: Rows) -> Vector:
         """Return the numbers of all blocks, one after the other."""
@@ -115,9 +124,26 @@ class BlockSamples(Samples):
         b = increasing_root(lambda b: self.total(shifted(b), alpha), 0.0, noise)
         return self.map(lambda y, s, a: shifted(b)(y, a), alpha)
 
-    def spectral_bound(self) -> float:
-        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``."""
-        return spectral_bound(self.design, self.fetch(self.s))
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+        rows = None if part is None else np.concatenate(_shifted(part, self._starts))
+        return spectral_bound(self.design, self.fetch(self.s), rows=rows)
+
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+        return added(block.square_sum(own) for block, own in zip(self.blocks, part, strict=True))
+
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Return the indices of each part within each block."""
+        return [self._split(part) for part in make_blocks(blocks, self.size, rng)]
+
+    def _split(self, part: Indices) -> tuple[Indices, ...]:
+        owner = np.searchsorted(self._starts, part, side="right") - 1
+        return tuple(part[owner == i] - start for i, start in enumerate(self._starts.tolist()))
+
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+        return added(block.weight(own) for block, own in zip(self.blocks, part, strict=True))
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""
@@ -158,6 +184,11 @@ class BlockSamples(Samples):
         """Compute X coef plus constants in twice the precision, and bounds on the errors."""
         pairs = [block.predictions(coef, *constants, less=parts) for block, parts in self._parts(less)]
         return tuple(u for u, _ in pairs), tuple(error for _, error in pairs)
+
+
+def _shifted(part: Rows, starts: Indices) -> list[Indices]:
+    """Return the indices of a part among all samples."""
+    return [own + start for own, start in zip(part, starts.tolist(), strict=True)]
 
 
 def _added(vectors: list[Vector]) -> Vector:

@@ -13,6 +13,7 @@ from diht.design import Design, Step, spectral_bound
 from diht.intercept import balanced, best_intercept
 from diht.losses import Loss
 from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.partition import Blocks, make_blocks
 
 __all__ = ["MemorySamples"]
 
@@ -89,9 +90,21 @@ class MemorySamples(Samples):
         """Project `alpha` on F and ``sum_i s_i alpha_i = 0``."""
         return balanced(loss, alpha, self.y, self.s)
 
-    def spectral_bound(self) -> float:
-        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``."""
-        return spectral_bound(self.design, self.s)
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+        return spectral_bound(self.design, self.s, rows=part)
+
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+        return float((self.s[part] * self.design.row_norms_sq()[part]).sum())
+
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Return the indices of each part."""
+        return list(make_blocks(blocks, self.size, rng))
+
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+        return float(self.s[part].sum())
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""

@@ -16,7 +16,7 @@ from diht.problem import Problem
 from diht.samples import Rows
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "evaluated", "never"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "evaluated", "never"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -153,6 +153,12 @@ class Solver(ABC):
     def at_limit(self, state: Any) -> bool:
         """Tell whether a limit among the method's own settings was reached."""
         return False
+
+
+def begun(problem: Problem, start: Start) -> tuple[Rows, Vector]:
+    """Return a dual point of one's own to start from, and its X'(s alpha)."""
+    alpha = problem.samples.copy(start.dual(problem))
+    return alpha, problem.samples.pull(alpha) if problem.samples.any(alpha) else np.zeros(problem.shape[1])
 
 
 def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: Rows | None = None) -> Fit:

@@ -124,3 +124,7 @@ class Central(Loss):
     def domain(self, y: Any) -> Any:
         """That of the base."""
         return self.base.domain(y)
+
+    def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
+        """The quadratic conjugate of the base, and tau."""
+        return (0, self.base.mu, self.base.low, self.base.high), self.tau

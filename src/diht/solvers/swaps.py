@@ -407,7 +407,8 @@ def _trial(block: _Block, quadratic: Quadratic, fit: Fit, row: int, j: int) -> F
     w[support] = x
     everything = np.sort(np.append(support, quadratic.rest))
     if part.loss.differentiable:
-        rough, hopeless = _chord(part, everything, w, fit.b, support, M, fit.objective)
+        with np.errstate(over="ignore", invalid="ignore"):  # where the quadratic model is far off
+            rough, hopeless = _chord(part, everything, w, fit.b, support, M, fit.objective)
     else:
         rough = block.fit(everything, w, fit.b, _ROUGH)
         hopeless = rough.objective - 2.0 * _ROUGH * abs(rough.objective) > fit.objective
@@ -428,9 +429,10 @@ def _chord(
     """
     design, at = part.design.columns(support), np.searchsorted(support, moving)
     objective = Objective(part, support, design, part.loss)
-    fit, hopeless = objective.model(w[support], design.matvec(w[support]), b), False
+    fit = objective.model(w[support], design.matvec(w[support]), b)
+    hopeless = not np.isfinite(fit.objective)
     for _ in range(_CHORD_STEPS):
-        if fit.objective < target:
+        if hopeless or fit.objective < target:
             break
         gradient = objective.gradient(fit)[at]
         step = -M @ gradient
