@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -42,7 +41,6 @@ from diht.solvers.gram import GramRelaxation
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import _State
 from diht.solvers.swaps import swap_search
-from diht.solvers.units import swap_units
 
 __all__ = ["WiderBound", "solve_path"]
 
@@ -247,12 +245,12 @@ class _Nearby(Auto):
         if undecided is None:
             return
         limit = np.inf if small else design.passes + _SEARCH_PASSES
-        plain = partial(swap_search, shortlist=_LONGLIST if small else _SHORTLIST)
-        (plain if problem.constraint.is_plain else swap_units)(
+        swap_search(
             undecided,
             best.support,
             best.w,
             best.b,
+            shortlist=_LONGLIST if small else _SHORTLIST,
             pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
         )

@@ -23,7 +23,6 @@ from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
 from diht.solvers.swaps import swap_search
-from diht.solvers.units import swap_units
 
 __all__ = ["Auto", "AutoState"]
 
@@ -270,9 +269,7 @@ class Auto(Solver):
         """Add features one by one, then swap; the gap is too wide for screening."""
         design, limit = problem.design, problem.design.passes + _SEARCH_PASSES
         nothing = np.empty(0, dtype=np.int64)
-        self._swaps(problem, 0)(
-            problem, nothing, None, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
-        )
+        self._swaps(0)(problem, nothing, None, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit)
         assert state.pool.best is not None
         state.searched_early.add(state.pool.best.support.tobytes())
 
@@ -308,7 +305,7 @@ class Auto(Solver):
             return
         design, before = problem.design, problem.design.passes
         limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
-        self._swaps(problem, 0 if early else _KICKS)(
+        self._swaps(0 if early else _KICKS)(
             undecided, support, w, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
         )
         assert state.pool.best is not None
@@ -365,7 +362,7 @@ class Auto(Solver):
         pool = Pool()
         fit = refit(larger, best.support, best.w, best.b, _REFIT, state.stop)
         pool.add(fit)
-        self._swaps(larger)(larger, best.support, fit.w, fit.b, pool=pool, stop=state.stop)
+        self._swaps()(larger, best.support, fit.w, fit.b, pool=pool, stop=state.stop)
         assert pool.best is not None
         self._fit(problem, state, pool.best.support, pool.best.w, pool.best.b)
         self._search_best(problem, state)
@@ -386,15 +383,13 @@ class Auto(Solver):
             away = rng.choice(free, min(1 + t % _MOST_AWAY, len(free)), replace=False)
             other = undecided.replaced(constraint=undecided.constraint.restricted(nothing, np.sort(away)))
             support = np.setdiff1d(best.support, away)
-            fit = self._swaps(problem)(other, support, best.w, best.b, pool=state.pool, stop=state.stop)
+            fit = self._swaps()(other, support, best.w, best.b, pool=state.pool, stop=state.stop)
             self._search(problem, state, np.flatnonzero(fit.w), fit.w, fit.b, _EARLY_PASSES)
             yield
 
-    def _swaps(self, problem: Problem, kicks: int = _KICKS) -> Callable[..., Fit]:
-        """The search that fits the constraint."""
-        if problem.constraint.is_plain:
-            return partial(swap_search, kicks=kicks, random_state=self.random_state)
-        return swap_units
+    def _swaps(self, kicks: int = _KICKS) -> Callable[..., Fit]:
+        """The search, with its seed."""
+        return partial(swap_search, kicks=kicks, random_state=self.random_state)
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, screen, and again while features leave."""

@@ -1,7 +1,7 @@
-"""Local search over supports: exchange one feature of a model for another while that lowers the objective.
+"""Local search over supports: exchange one feature, or unit, of a model for another while that lowers the objective.
 
 `diht.solvers.exchange` tells what every exchange is worth where the objective is quadratic. For the squared loss it is: the search
-follows it. For others the most promising exchanges are tried.
+follows it. For others the most promising exchanges are tried, and so are those of groups and of coefficients with signs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
 from diht.solvers.pool import Pool
 from diht.solvers.refit import Objective, refit
+from diht.solvers.units import swap_units
 
 __all__ = ["swap_search"]
 
@@ -63,6 +64,9 @@ def swap_search(
     Where no single swap helps, several at once may (squared loss only): a kick takes a few features out, preferably cheap ones,
     puts the best others in their places, and swaps on from there.
 
+    Under a constraint that is not about single features of either sign, units are exchanged (see `diht.solvers.units`), of which
+    fewer are tried: `candidates`, `shortlist` and `kicks` are for single features.
+
     Parameters
     ----------
     problem : Problem
@@ -88,6 +92,8 @@ def swap_search(
     Fit
         Its objective is never above that of the best model on the support given.
     """
+    if not problem.constraint.is_plain:
+        return swap_units(problem, support, w, b, rtol=rtol, max_swaps=max_swaps, stop=stop, pool=pool)
     rng = np.random.default_rng(random_state)
     search = _Search(problem, rtol, max_swaps, candidates, shortlist, kicks, rng, stop or (lambda: False), pool)
     best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
