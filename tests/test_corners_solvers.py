@@ -572,6 +572,7 @@ def test_a_swap_whose_quadratic_model_overflows_is_given_up() -> None:
         rng.standard_normal((6, 2)), rng.choice([-1.0, 1.0], 6), SmoothedHinge(), 2, 0.1, fit_intercept=True
     )
     with np.errstate(over="raise", invalid="raise"):
-        *_, value, hopeless = _chord(problem, problem.design, np.array([1e200, -1e180]), 0.0, np.eye(2), 1.0)
+        both, w = np.arange(2), np.array([1e200, -1e180])
+        fit, hopeless = _chord(problem, both, w, 0.0, both, np.eye(2), 1.0)
     assert hopeless
-    assert value == np.inf
+    assert fit.objective == np.inf

@@ -413,8 +413,7 @@ def _trial(block: _Block, quadratic: Quadratic, fit: Fit, row: int, j: int) -> F
     w[support] = x
     everything = np.sort(np.append(support, quadratic.rest))
     if part.loss.differentiable:
-        with np.errstate(over="ignore", invalid="ignore"):  # where the quadratic model is far off
-            rough, hopeless = _chord(part, everything, w, fit.b, support, M, fit.objective)
+        rough, hopeless = _chord(part, everything, w, fit.b, support, M, fit.objective)
     else:
         rough = block.fit(everything, w, fit.b, _ROUGH)
         hopeless = rough.objective - 2.0 * _ROUGH * abs(rough.objective) > fit.objective
@@ -426,6 +425,7 @@ def _trial(block: _Block, quadratic: Quadratic, fit: Fit, row: int, j: int) -> F
     return new
 
 
+@np.errstate(over="ignore", invalid="ignore")  # the quadratic model may be far off
 def _chord(
     part: Problem, support: Indices, w: Vector, b: float, moving: Indices, M: Matrix, target: float
 ) -> tuple[Fit, bool]:
