@@ -6,7 +6,7 @@ interval; see `QuadraticConjugate`.
 
 from __future__ import annotations
 
-from diht.losses.base import Loss
+from diht.losses.base import Declared, Loss, Pieces
 from diht.losses.hinge import Hinge
 from diht.losses.huber import Huber
 from diht.losses.logistic import Logistic
@@ -18,10 +18,12 @@ from diht.losses.squared_hinge import SquaredHinge
 
 __all__ = [
     "LOSSES",
+    "Declared",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "Pieces",
     "Poisson",
     "QuadraticConjugate",
     "SmoothedHinge",

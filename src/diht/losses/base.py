@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Loss", "namespace", "oriented", "refuse", "require_positive"]
+__all__ = ["Array", "Declared", "Loss", "Pieces", "namespace", "oriented", "require_positive"]
 
 # An array of any namespace that follows the array API standard, or a number; there is no common type to name.
 Array: TypeAlias = Any
@@ -48,11 +48,21 @@ def oriented(low: float, high: float, y: Array) -> tuple[Array, Array]:
     return xp.where(y < 0, (0.0 - high) * one, low * one), xp.where(y < 0, (0.0 - low) * one, high * one)
 
 
-class Loss(ABC):
-    """A convex loss of one prediction, elementwise and stateless.
+class Pieces(NamedTuple):
+    """A loss of straight and quadratic pieces, by its conjugate: y a + (mu/2) a^2 on [low, high], for y < 0 on [-high, -low]."""
 
-    A loss of one's own needs `value`, `derivative`, `conjugate`, `conjugate_derivative` and `domain`, and `mu` where it
-    is smooth. Everything else is derived from these.
+    mu: float
+    low: float
+    high: float
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether F has an end, so that l has a straight piece."""
+        return self.low > -math.inf or self.high < math.inf
+
+
+class Declared:
+    """What is declared of every loss, be it of one prediction or of one for each class.
 
     Attributes
     ----------
@@ -60,21 +70,76 @@ class Loss(ABC):
         What the loss is called in messages and tables.
     task : str
         "regression" (any finite target) or "classification" (targets -1 and +1).
+    is_likelihood : bool
+        Whether l is minus the logarithm of the likelihood of y given u, up to terms of y alone; of classes exactly that.
+    """
+
+    name: ClassVar[str] = "custom"
+    task: ClassVar[str] = "regression"
+    is_likelihood: ClassVar[bool] = False
+
+    @property
+    def has_probabilities(self) -> bool:
+        """Whether exp(-l(u, y)) is the probability of the class y."""
+        return self.is_likelihood and self.task == "classification"
+
+    def deviance(self, mean: float, n: float) -> float:
+        """Return minus twice the log-likelihood, up to a constant, of n samples with this mean loss; of a likelihood only."""
+        return 2.0 * n * mean
+
+    def log_likelihoods(self, scores: Array) -> Array:
+        """Return log-likelihoods of the classes, one column each, up to a term of each sample; where there are probabilities.
+
+        There is a score for each class, or one for the second of two.
+        """
+        return scores
+
+
+class Loss(Declared, ABC):
+    """A convex loss of one prediction, elementwise and stateless.
+
+    A loss of one's own needs `value`, `derivative`, `conjugate`, `conjugate_derivative` and `domain`, and `mu` where it
+    is smooth. Everything else is derived from these, or declared where the default is not what holds.
+
+    Attributes
+    ----------
+    name : str
+        What the loss is called in messages and tables.
+    task : str
+        "regression" (any finite target) or "classification" (targets -1 and +1).
+    nonnegative_targets : bool
+        Whether targets must not be negative.
     mu : float
-        l is 1/mu-smooth, which is to say that l* is mu-strongly convex; 0 where l is not smooth.
+        l is 1/mu-smooth, which is to say that l* is mu-strongly convex; 0 where the curvature has no bound.
+    smoothness : float
+        How many continuous derivatives l has: 0 with kinks, 1 where the curvature jumps, infinity for analytic losses. By default 1
+        where mu > 0, else 0.
+    pieces : Pieces or None
+        The conjugate, where l is made of straight and quadratic pieces and interior point methods and dual ascent are exact.
     explicit : bool
         Whether l*' is finite on all of F, without which the explicit dual step is of no use.
     of_differences : bool
         Whether l(u, y) depends on y - u alone.
     reach : float
         The prediction in float64 beyond which l would overflow, and goes on as a straight line instead.
+    is_likelihood : bool
+        Whether l is minus the logarithm of the likelihood of y given u, up to terms of y alone; of classes exactly that.
+        Information criteria and, for classes, probabilities come with it.
+    link : str
+        What u is of the mean of y: "identity", "log" or "logit"; `mean` is its inverse.
+    score : str
+        Of a regressor's predictions: "r2", or "d2" with the loss in place of squares.
+    scoring : str
+        scikit-learn's name of the score by which cross-validation chooses a regressor.
     """
 
-    name: ClassVar[str] = "custom"
-    task: ClassVar[str] = "regression"
     explicit: ClassVar[bool] = True
     of_differences: ClassVar[bool] = False
+    nonnegative_targets: ClassVar[bool] = False
     reach: ClassVar[float] = math.inf
+    link: ClassVar[str] = "identity"
+    score: ClassVar[str] = "r2"
+    scoring: ClassVar[str] = "neg_mean_squared_error"
 
     @property
     def mu(self) -> float:
@@ -82,9 +147,29 @@ class Loss(ABC):
         return 0.0
 
     @property
+    def smoothness(self) -> float:
+        """Number of continuous derivatives of l."""
+        return 1.0 if self.mu > 0 else 0.0
+
+    @property
     def differentiable(self) -> bool:
         """Whether l has no kinks, and Newton's method may be used as it is; also without a bound on the curvature (mu = 0)."""
-        return self.mu > 0
+        return self.smoothness >= 1
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """The conjugate of a loss of straight and quadratic pieces."""
+        return None
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether l(u, y) = (u - y)^2 / (2 mu): the curvature is the same everywhere."""
+        return self.pieces is not None and not self.pieces.is_bounded
+
+    @property
+    def is_squared_error(self) -> bool:
+        """Whether l(u, y) = (u - y)^2, of which the Gram matrix X'SX, X'Sy and y'Sy say all."""
+        return self.is_quadratic and self.mu == 0.5
 
     @abstractmethod
     def value(self, u: Array, y: Array) -> Array:
@@ -171,15 +256,23 @@ class Loss(ABC):
         """Return the minimiser over b of sum_i s_i l(u_i + b, y_i) where there is a formula for it."""
         return None
 
+    def log_likelihoods(self, scores: Array) -> Array:
+        """Return -l(u, +1) for each class, which is one against the others; of two classes -l(u, -1) and -l(u, +1)."""
+        ones = np.ones_like(scores)
+        own = -self.value(scores, ones)
+        return own if scores.shape[1] > 1 else np.hstack([-self.value(scores, -ones), own])
+
     def mean(self, u: Array) -> Array:
         """Return the target that a prediction u stands for."""
         return u
 
     def with_offset(self, y: Array, offset: Array) -> tuple[Array, Array]:
-        """Return targets z and factors f for which l(u + offset, y) = f l(u, z) for all u, if there are any."""
-        if self.of_differences:
-            return y - offset, namespace(y).ones_like(y)
-        raise ValueError(f"offset cannot be used with the {self.name} loss: it is for squared, huber and poisson")
+        """Return targets z and factors f for which l(u + offset, y) = f l(u, z) for all u; ValueError if there are none."""
+        if not self.of_differences:
+            raise ValueError(
+                f"offset cannot be used with the {self.name} loss: it changes more than targets and weights"
+            )
+        return y - offset, namespace(y).ones_like(y)
 
     def dual_step(self, a: Array, u: Array, tau: Array, y: Array, implicit: bool) -> Array:
         """Return the dual variable after an ascent step of length tau at the prediction u.
@@ -198,9 +291,9 @@ class Loss(ABC):
     def kernel(self) -> tuple[int, float, float, float] | None:
         """Return (code, mu, low, high) for the compiled dual steps, or None: the step then runs through this object.
 
-        Code 0: the conjugate y a + (mu/2) a^2 on [low, high] (on [-high, -low] for y < 0). Code 1: the logistic loss.
+        Code 0: the loss of these `pieces`. Code 1: the logistic loss.
         """
-        return None
+        return None if self.pieces is None else (0, *self.pieces)
 
     def check_targets(self, y: Array) -> None:
         """Raise ValueError where a target is not one that the loss is made for."""
@@ -208,9 +301,11 @@ class Loss(ABC):
         y = xp.reshape(xp.asarray(y), (-1,))
         if getattr(y.dtype, "kind", "f") not in "biuf":
             raise ValueError(f"y must hold real numbers, got {y.dtype} (first value: {y[0] if len(y) else None!r})")
-        refuse(xp, y, ~xp.isfinite(y), "y must be finite")
+        _refuse(xp, y, ~xp.isfinite(y), "y must be finite")
         if self.task == "classification":
-            refuse(xp, y, (y != 1) & (y != -1), f"y must be -1 or +1 for the {self.name} loss")
+            _refuse(xp, y, (y != 1) & (y != -1), f"y must be -1 or +1 for the {self.name} loss")
+        if self.nonnegative_targets:
+            _refuse(xp, y, y < 0, f"y must not be negative for the {self.name} loss")
 
 
 def _is_narrow(low: Array, high: Array, tol: float) -> Array:
@@ -219,7 +314,7 @@ def _is_narrow(low: Array, high: Array, tol: float) -> Array:
     return high - low <= tol * xp.maximum(xp.abs(low), xp.abs(high))
 
 
-def refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
+def _refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
     """Raise ValueError with the first target that is bad, if there is one."""
     if bool(xp.any(bad)):
         first = int(xp.nonzero(bad)[0][0])

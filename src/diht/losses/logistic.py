@@ -26,7 +26,10 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     task: ClassVar[str] = "classification"
+    is_likelihood: ClassVar[bool] = True
+    link: ClassVar[str] = "logit"
     mu: ClassVar[float] = 4.0
+    smoothness: ClassVar[float] = math.inf
     explicit: ClassVar[bool] = False  # l*' is infinite at the ends of F
 
     def value(self, u: Array, y: Array) -> Array:

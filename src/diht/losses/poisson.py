@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from diht.losses.base import Array, Loss, namespace, refuse
+from diht.losses.base import Array, Loss, namespace
 
 __all__ = ["Poisson"]
 
@@ -33,7 +33,12 @@ class Poisson(Loss):
     task: ClassVar[str] = "regression"
     explicit: ClassVar[bool] = False  # l*' is infinite where p = 0
     reach: ClassVar[float] = _REACH * math.log(sys.float_info.max)
-    differentiable: ClassVar[bool] = True
+    smoothness: ClassVar[float] = math.inf
+    nonnegative_targets: ClassVar[bool] = True
+    is_likelihood: ClassVar[bool] = True
+    link: ClassVar[str] = "log"
+    score: ClassVar[str] = "d2"
+    scoring: ClassVar[str] = "neg_mean_poisson_deviance"
 
     def value(self, u: Array, y: Array) -> Array:
         """Return l(u, y) = y (exp(t) - 1 - t) at t = u - log y, which has no large terms that cancel."""
@@ -141,13 +146,6 @@ class Poisson(Loss):
         """Return y exp(-offset) and exp(offset): the counts and the exposures of the rates."""
         factor = namespace(y).exp(offset)
         return y / factor, factor
-
-    def check_targets(self, y: Array) -> None:
-        """Raise ValueError where a target is negative."""
-        super().check_targets(y)
-        xp = namespace(y)
-        y = xp.reshape(xp.asarray(y), (-1,))
-        refuse(xp, y, y < 0, "y must not be negative for the poisson loss")
 
 
 def _log(x: Array) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 
-from diht.losses.base import Array, Loss, namespace, oriented
+from diht.losses.base import Array, Loss, Pieces, namespace, oriented
 
 __all__ = ["QuadraticConjugate"]
 
@@ -19,7 +19,19 @@ class QuadraticConjugate(Loss):
         l'(u)  = P_F(r / mu)                        (mu = 0: the end of F that r points to, 0 where r = 0),
         l''(u) = 1/mu where r/mu is in F, 0 elsewhere,
         prox   = P_F((z - tau y) / (1 + tau mu)).
+
+    A subclass that changes a formula declares ``pieces = None``.
     """
+
+    @property
+    def pieces(self) -> Pieces | None:
+        """All that there is to know of the loss."""
+        return Pieces(self.mu, self.low, self.high)
+
+    @property
+    def smoothness(self) -> float:
+        """Without a straight piece the curvature does not jump."""
+        return math.inf if self.is_quadratic else super().smoothness
 
     @property
     @abstractmethod
@@ -80,7 +92,3 @@ class QuadraticConjugate(Loss):
         """Return P_F((z - tau y) / (1 + tau mu)), so written that tau y does not overflow where the result does not."""
         shrink = 1.0 / (1.0 + tau * self.mu)
         return self.project(z * shrink - y * (tau * shrink), y)
-
-    def kernel(self) -> tuple[int, float, float, float] | None:
-        """Return code 0 with mu, low, high. A subclass that changes a formula returns None instead."""
-        return 0, self.mu, self.low, self.high

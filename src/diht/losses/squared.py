@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from diht.losses.quadratic_conjugate import QuadraticConjugate
 
 __all__ = ["Squared"]
@@ -24,6 +26,11 @@ class Squared(QuadraticConjugate):
     name: ClassVar[str] = "squared"
     task: ClassVar[str] = "regression"
     of_differences: ClassVar[bool] = True
+    is_likelihood: ClassVar[bool] = True  # of normal errors
     mu: ClassVar[float] = 0.5
     low: ClassVar[float] = -math.inf
     high: ClassVar[float] = math.inf
+
+    def deviance(self, mean: float, n: float) -> float:
+        """Return n log(mean): the variance of the errors is that which makes them most likely."""
+        return float(n * np.log(mean))
