@@ -14,13 +14,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from diht import Problem, solve, sparse_path
 from diht.datasets import atomic_write
 from diht.losses import SmoothedHinge
+from diht.result import Result
 from diht.solvers import DIHT, SDIHT
 from instances import hard, paper_design, reg, zipf_logistic
 from kernels import epoch_of, text_like
@@ -30,7 +31,15 @@ BASELINE = Path(__file__).parent / "baseline.json"
 _MORE_READS, _SLOWER = 1.02, 1.5  # times the baseline's that are reported
 _REPEATS = 5
 
-Task = tuple[str, Any, Callable[[], float]]  # a name, X, and work that returns the reads of X
+
+class Outcome(NamedTuple):
+    """What a task's work gives: the reads of X, and the results by their k."""
+
+    reads: float
+    results: dict[int, Result]
+
+
+Task = tuple[str, Any, Callable[[], Outcome]]  # a name, X, and work
 
 
 def tasks() -> Iterator[Task]:
@@ -53,19 +62,25 @@ def tasks() -> Iterator[Task]:
 
 
 def _solved(name: str, X: Any, y: np.ndarray, loss: str, k: int, lam: float) -> Task:
-    return name, X, lambda: solve(Problem(X, y, loss, k, lam, n_threads=1)).n_passes
+    return name, X, lambda: _outcome({k: solve(Problem(X, y, loss, k, lam, n_threads=1))})
 
 
-def _path(X: np.ndarray, y: np.ndarray) -> float:
-    path = sparse_path(X, y, ks=range(2, 21, 2), lams=1.0, loss="squared", fit_intercept=False, n_jobs=1)
-    return float(sum(point.result.n_passes for point in path))
+def _path(X: np.ndarray, y: np.ndarray) -> Outcome:
+    path = sparse_path(
+        X, y, ks=range(2, 21, 2), lams=1.0, loss="squared", fit_intercept=False, standardize=False, n_jobs=1
+    )
+    return _outcome({point.k: point.result for point in path})
 
 
-def _counted(problem: Problem, work: Callable[[], None]) -> Callable[[], float]:
-    def run() -> float:
+def _outcome(results: dict[int, Result]) -> Outcome:
+    return Outcome(float(sum(result.n_passes for result in results.values())), results)
+
+
+def _counted(problem: Problem, work: Callable[[], None]) -> Callable[[], Outcome]:
+    def run() -> Outcome:
         before = problem.design.passes
         work()
-        return problem.design.passes - before
+        return Outcome(problem.design.passes - before, {})
 
     return run
 
@@ -76,7 +91,7 @@ def measured() -> dict[str, dict[str, float]]:
     for name, X, work in tasks():
         w, a = np.ones(X.shape[1]), np.ones(X.shape[0])
         work()  # compile
-        reads = work()
+        reads = work().reads
         ratio = median_ratio(work, lambda X=X, w=w, a=a: (X @ w, X.T @ a), _REPEATS)[2]
         figures[name] = {"reads": round(reads, 2), "pairs": round(ratio, 2)}
         print(f"{name:45} {reads:8.1f} reads, time of {ratio:8.1f} pairs", file=sys.stderr, flush=True)

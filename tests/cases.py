@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from diht.design import AffineView, Design, as_design
+from diht.design import AffineView, Design, as_design, row_blocks
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
 
@@ -60,6 +60,19 @@ def _with_gaps(A: np.ndarray) -> tuple[Design, np.ndarray]:
     return as_design(sp.csr_array(A), n_threads=2), A
 
 
+def _blocks(convert: Callable[[np.ndarray], object], dtype: type = np.float64) -> Maker:
+    """Blocks cut at random places, some of them empty."""
+
+    def make(A: np.ndarray) -> tuple[Design, np.ndarray]:
+        A = A.astype(dtype)
+        rng = np.random.default_rng(len(A))
+        cuts = np.sort(rng.integers(0, len(A) + 1, 5))
+        blocks = np.split(A, np.sort(np.append(cuts, cuts[2])))
+        return row_blocks([convert(block) for block in blocks], n_threads=2), A.astype(np.float64)
+
+    return make
+
+
 def _affine(make: Maker, center: bool, scale: bool) -> Maker:
     def make_view(A: np.ndarray) -> tuple[Design, np.ndarray]:
         base, twin = make(A)
@@ -91,6 +104,12 @@ DESIGNS: list[tuple[str, Maker]] = [
     ("centred and scaled dense F", _affine(_stored(np.asfortranarray), True, True)),
     ("scaled CSR", _affine(_stored(sp.csr_array), False, True)),
     ("centred and scaled CSR", _affine(_stored(sp.csr_array), True, True)),
+    ("row blocks dense C", _blocks(np.ascontiguousarray)),
+    ("row blocks dense F float32", _blocks(np.asfortranarray, np.float32)),
+    ("row blocks CSR", _blocks(sp.csr_array)),
+    ("row blocks CSC float32", _blocks(sp.csc_array, np.float32)),
+    ("centred and scaled row blocks dense", _affine(_blocks(np.ascontiguousarray), True, True)),
+    ("centred and scaled row blocks CSR", _affine(_blocks(sp.csr_array), True, True)),
 ]
 
 

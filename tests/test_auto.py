@@ -5,11 +5,12 @@ import pytest
 
 from cases import LOSSES
 from diht import Problem, solve
+from diht.design import DenseDesign, as_design
+from diht.design.least_squares import ridge
 from diht.duality import primal
 from diht.losses import Logistic, Loss, Squared
 from diht.result import Status
 from diht.solvers import Auto, BranchAndBound, Start
-from diht.solvers.auto import ridge
 from oracle import best_subset, clear_data, small_data, some_weights, targets
 from test_relaxed import Quantile
 
@@ -102,10 +103,10 @@ def test_a_stop_ends_it_soon(loss: Loss, limit: int) -> None:
 def test_the_guess_is_a_weighted_ridge_regression(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(0)
     X, y, s = rng.standard_normal(shape), rng.standard_normal(shape[0]), rng.random(shape[0])
-    w = ridge(X, y, s, 0.3)
+    w = ridge(as_design(X), y, s, 0.3, centred=False)
     assert w is not None
     np.testing.assert_allclose(X.T @ (s * (X @ w - y)) + 0.3 * w, 0.0, atol=1e-12)
-    assert ridge(np.full(shape, np.inf), y, s, 0.3) is None
+    assert ridge(DenseDesign(np.full(shape, np.inf)), y, s, 0.3, centred=False) is None
 
 
 def test_a_small_ridge_is_no_reason_to_wait() -> None:

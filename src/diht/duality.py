@@ -123,7 +123,7 @@ def _settled(problem: Problem, w: Vector, u: Vector) -> Vector:
     c = s * alpha
     c[kinked] = 0.0
     design = problem.design.columns(support)
-    A, residual = design.toarray(kinked).T, -problem.lam * w[support] - design.rmatvec(c)
+    A, residual = design.rows(kinked).T, -problem.lam * w[support] - design.rmatvec(c)
     if problem.fit_intercept:  # one more equation, of the size of the others
         size = float(np.abs(A).max(initial=0.0)) or 1.0
         A, residual = np.vstack([A, np.full(len(kinked), size)]), np.append(residual, -size * c.sum())

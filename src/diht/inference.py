@@ -23,6 +23,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from diht.design import as_design
+from diht.design.least_squares import orthonormal
 from diht.estimators import (
     SparseClassifier,
     SparseRegressor,
@@ -146,25 +147,20 @@ def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float
     In coordinates in which the columns are orthonormal, :math:`X = Q \Sigma V^\top`, the limit of vanishing ridges is reached soon.
     A loss of straight and quadratic pieces has a minimum; another one may fall for ever, and its models then have no limit.
     """
-    X = problem.design.toarray().astype(np.float64)
-    norms = np.sqrt(problem.s @ np.square(X))
-    norms[norms == 0.0] = 1.0
-    U, singular, Vt = np.linalg.svd(np.sqrt(problem.s)[:, None] * X / norms, full_matrices=False)
-    rank = int(np.sum(singular > max(X.shape) * np.finfo(np.float64).eps * singular[0]))
-    U, singular, Vt = U[:, :rank], singular[:rank], Vt[:rank]
+    basis = orthonormal(problem.design, problem.s)
     if problem.loss.is_squared_error:
         b = float(problem.s @ problem.y) if problem.fit_intercept else 0.0
-        z = U.T @ (np.sqrt(problem.s) * (problem.y - b))
-    elif rank:
-        z, b = _limit(problem, X / norms @ Vt.T / singular, singular * (Vt @ (norms * w)), b)
+        z = basis.Q.T @ (problem.s * (problem.y - b))
+    elif len(basis.singular):
+        z, b = _limit(problem, basis.Q, basis.coordinates(w), b)
     else:
         z, b = np.zeros(0), best_intercept(problem.loss, np.zeros_like(problem.y), problem.y, problem.s)
-    x = Vt.T @ (z / singular) / norms
+    x = basis.coefficients(z)
     sign = problem.constraint.sign
     if sign is not None and np.any(sign * x < 0.0):
-        slight = problem.replaced(lam=_RIDGES[-1] * float(np.square(norms).min()))
+        slight = problem.replaced(lam=_RIDGES[-1] * float(np.square(basis.norms).min()))
         x, b, _ = refit(slight, np.arange(len(x)), w, b)
-    return x, b, rank == len(norms)
+    return x, b, basis.independent
 
 
 def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, float]:

@@ -14,12 +14,11 @@ from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram, precise_gram
 from diht.exact import dot, two_sum
 from diht.losses import Loss, Squared, as_loss
+from diht.samples import MemorySamples, Samples
 
 __all__ = ["Problem", "finite_vector", "normalised_weights"]
 
 Vector = NDArray[np.float64]
-
-_FEW_ENTRIES = 10_000_000  # of columns that are looked at together
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -58,6 +57,8 @@ class Problem:
 
     Attributes
     ----------
+    samples : Samples
+        The rows, with all that is as long as they are many.
     design : Design
         X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
         the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
@@ -69,12 +70,10 @@ class Problem:
         The weights divided by their sum; with an offset times f.
     """
 
-    design: Design
-    y: Vector
+    samples: Samples
     loss: Loss
     constraint: Constraint
     lam: float
-    s: Vector
     fit_intercept: bool
     center: Vector | None = field(repr=False)
     scale: Vector | None = field(repr=False)
@@ -124,12 +123,10 @@ class Problem:
         if center is not None or q is not None:
             design = affine(design, center, q, zeros)
         values: dict[str, Any] = {
-            "design": design,
-            "y": y,
+            "samples": MemorySamples(design, y, s),
             "loss": loss,
             "constraint": constraint,
             "lam": lam,
-            "s": s,
             "fit_intercept": bool(fit_intercept),
             "center": center,
             "scale": q,
@@ -150,7 +147,7 @@ class Problem:
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
         other = object.__new__(Problem)
-        for name in ("design", "y", "loss", "s", "fit_intercept", "center", "scale", "level", "tail", "_memo"):
+        for name in ("samples", "loss", "fit_intercept", "center", "scale", "level", "tail", "_memo"):
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "constraint", self.constraint if constraint is None else constraint)
         object.__setattr__(other, "lam", self.lam if lam is None else lam)
@@ -159,12 +156,27 @@ class Problem:
     def restricted(self, features: NDArray[np.int64]) -> Problem:
         """The problem of some features alone, on a compact copy of them."""
         other = self.replaced(constraint=self.constraint.within(features))
-        object.__setattr__(other, "design", self.design.columns(features))
+        object.__setattr__(other, "samples", self.samples.columns(features))
         object.__setattr__(other, "_memo", {})
         for name in ("center", "scale"):
             values = getattr(self, name)
             object.__setattr__(other, name, None if values is None else values[features])
         return other
+
+    @property
+    def design(self) -> Design:
+        """X as the solvers see it."""
+        return self.samples.design
+
+    @property
+    def y(self) -> Any:
+        """The targets."""
+        return self.samples.y
+
+    @property
+    def s(self) -> Any:
+        """The weights."""
+        return self.samples.s
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -197,8 +209,7 @@ class Problem:
         held[self.design.occupied()] = True
         # A norm of zero says so as well, unless squares underflow.
         suspects = np.flatnonzero(held & (self.design.column_norms() == 0.0))
-        for some in np.array_split(suspects, len(suspects) * self.shape[0] // _FEW_ENTRIES + 1):
-            held[some] = self.design.columns(some).toarray().any(axis=0)
+        held[suspects] = self.design.constants(suspects) != 0.0
         return np.flatnonzero(~held)
 
     def _norm(self, v: Vector) -> float:
@@ -248,10 +259,10 @@ def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
     suspects = np.flatnonzero((mean != 0.0) & (variance <= 1e-24 * mean**2))
     if not suspects.size:
         return mean, suspects
-    values = design.columns(suspects).toarray()
-    constant = np.all(values == values[0], axis=0)
+    values = design.constants(suspects)
+    constant = ~np.isnan(values)
     mean = mean.copy()
-    mean[suspects[constant]] = values[0, constant]
+    mean[suspects[constant]] = values[constant]
     return mean, suspects[constant]
 
 

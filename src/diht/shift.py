@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from diht.constraint import Constraint
-from diht.design import AffineView, Design
 from diht.design.base import gamma
 from diht.design.gram import Gram, PreciseGram, gram
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Indices, Screening, Vector, _norm, _raised
@@ -302,7 +301,7 @@ def _from_data(problem: Problem, p: Vector, sigma: float, features: Indices, con
             r -= float(s @ r) / float(s.sum())
         weighted = s * r
         norm, heaviest = _norm(weighted), float(s.max())
-        e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ _sizes(design)) + _norm(y)) * 1.01
+        e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ design.read_norms()) + _norm(y)) * 1.01
         e += 4.0 * _U * _norm(r) + (len(support) + 16.0) * np.sqrt(len(y)) * _TINY
         delta = (
             abs(float(weighted.sum())) + _PAIRWISE * _U * float(np.abs(weighted).sum())
@@ -364,16 +363,6 @@ def _less_rounding(
     lost += 2.0 * (nu**2 * (1.0 + relative) - squares) / ridge
     safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     return _Evaluated(r, c, float(value), float(safe) if np.isfinite(safe) else -np.inf)
-
-
-def _sizes(design: Design) -> Vector:
-    """Norms of the columns as they are read: where the design is centred, those of the column and of its centre."""
-    if not isinstance(design, AffineView):
-        return design.column_norms()
-    norms = design.base.column_norms()
-    if design.center is not None:
-        norms = norms + np.sqrt(design.shape[0]) * np.abs(design.center)
-    return norms if design.scale is None else norms / design.scale
 
 
 def _norm_of(constraint: Constraint, v: Vector) -> float:

@@ -37,7 +37,7 @@ from diht.solvers import Auto, Relaxed, Solver, Start
 from diht.solvers.auto import AutoState
 from diht.solvers.engines import NewtonEngine, engine_for, newton_pays
 from diht.solvers.gram import GramRelaxation
-from diht.solvers.refit import dense_hessian, refit
+from diht.solvers.refit import refit
 from diht.solvers.relaxed import _State
 from diht.solvers.swaps import swap_search
 from diht.solvers.units import swap_units
@@ -500,8 +500,7 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
 def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
     """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
     c = problem.s * problem.loss.second_derivative(design.matvec(x) + b, problem.y)
-    short, centred = design.has_short_rows, problem.fit_intercept
-    H = design.hessian(c, centred) if short else dense_hessian(design.toarray(), c, centred)
+    H = design.hessian(c, problem.fit_intercept)
     H[np.diag_indices(len(H))] += problem.lam
     return np.asarray(H)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,28 +11,35 @@ from numpy.typing import NDArray
 
 from diht.design.ascent import CoordinateAscent, ProximalAscent
 from diht.design.base import LARGEST, Design, StoredDesign
-from diht.design.dense import DenseDesign
+from diht.design.central_path import central_path
+from diht.design.dense import Curvature, DenseDesign
+from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign, compressed
 from diht.design.spectral import spectral_bound
 from diht.design.step import Step
 from diht.design.threads import effective_n_threads
-from diht.design.view import AffineView, affine
+from diht.design.view import AffineView, affine, stacked
 from diht.memory import features_bytes, require_memory
 
 __all__ = [
     "LARGEST",
     "AffineView",
     "CoordinateAscent",
+    "Curvature",
     "DenseDesign",
     "Design",
     "ProximalAscent",
+    "RowBlocks",
     "SparseDesign",
     "Step",
     "StoredDesign",
     "affine",
     "as_design",
+    "central_path",
     "effective_n_threads",
+    "row_blocks",
     "spectral_bound",
+    "stacked",
 ]
 
 
@@ -63,6 +71,36 @@ def as_design(X: Any, n_threads: int | None = None) -> Design:
     if scipy_sparse is not None and scipy_sparse.issparse(X):
         return _sparse(X, threads)
     return _dense(X, threads)
+
+
+def row_blocks(blocks: Sequence[Any], n_threads: int | None = None) -> Design:
+    """Take blocks of rows as one design, without a copy where that can be avoided.
+
+    Parameters
+    ----------
+    blocks : sequence of array-like, or of scipy sparse matrices or arrays
+        With the same number of columns; all dense or all sparse, of one dtype. Blocks without rows are left out.
+    n_threads : int, optional
+        Number of threads; by default what :func:`effective_n_threads` allows.
+
+    Returns
+    -------
+    Design
+
+    Raises
+    ------
+    ValueError
+        If the blocks are not matrices of finite real numbers that fit together.
+    """
+    threads = effective_n_threads() if n_threads is None else effective_n_threads(n_threads)
+    designs = [as_design(block, threads) for block in blocks if np.shape(block)[0]]
+    if not designs:
+        raise ValueError("X must have at least one row, got only blocks without rows")
+    kinds = {(type(design), design.dtype, design.shape[1]) for design in designs}
+    if len(kinds) > 1:
+        described = sorted(f"{kind.__name__} of {dtype} with {d} columns" for kind, dtype, d in kinds)
+        raise ValueError(f"X must have blocks of one kind, dtype and number of columns, got {described}")
+    return RowBlocks([design.stored for design in designs], threads)
 
 
 def _check_shape(shape: tuple[int, ...]) -> None:

@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.base import Design, StoredDesign
-from diht.design.dense import DenseDesign
-from diht.design.sparse import SparseDesign
-from diht.design.view import AffineView
+from diht.design.base import Design
 from diht.losses import Loss
 
 __all__ = ["CoordinateAscent", "ProximalAscent"]
@@ -45,33 +42,22 @@ class CoordinateAscent:
     w: Vector = field(init=False)  # in raw units: the coefficients divided by the scale
 
     def __post_init__(self) -> None:
-        view = self.design if isinstance(self.design, AffineView) else None
-        base = self.design if view is None else view.base
-        assert isinstance(base, StoredDesign)
-        self.base, scale = base, None if view is None else view.scale
+        self.base, scale = self.design.raw()
         self.stretch = np.ones(self.base.shape[1]) if scale is None else 1.0 / np.square(scale)
         self.norms = self.base._affine_row_norms_sq(None, scale)
         self.kappa = self.lam / max(float(self.s @ self.norms), np.finfo(float).tiny) if self.fit_intercept else np.inf
 
     def epoch(self) -> None:
         """Visit every sample once, in a new order."""
-        from diht.design import kernels
-
         codes = self.loss.kernel()
         assert codes is not None
         self.w = -self.stretch * self.base.rmatvec(self.s * self.alpha) / self.lam
         b = self.anchor - float(self.s @ self.alpha) / self.kappa
         order = _in_runs(len(self.alpha), self.rng)
         loss: Any = np.array(codes)
-        arguments: tuple[Any, ...] = (
+        self.anchor = self.base.ascend(
             order, self.w, b, self.kappa, self.alpha, self.y, self.s, self.norms, self.stretch, self.lam, loss
-        )  # fmt: skip
-        if isinstance(self.base, SparseDesign):
-            self.anchor = kernels.csr_ascend(*self.base._by_rows(), *arguments)
-        else:
-            assert isinstance(self.base, DenseDesign)
-            self.anchor = kernels.dense_ascend(self.base._X, *arguments)
-        self.base._passes += 1.0
+        )
 
 
 class ProximalAscent:
@@ -113,11 +99,9 @@ class ProximalAscent:
         alpha: Vector,
         seed: int = 0,
     ) -> None:
-        base = design.base if isinstance(design, AffineView) else design
-        assert isinstance(base, StoredDesign)
-        self.base = base
-        self.part, self.matrix, self.norms = _working_copy(design, features)
-        self.copied = self.part is not base and self.part is not design
+        self.base, _ = design.raw()
+        self.part, self.matrix, self.norms = design.visits(features)
+        self.copied = self.part is not self.base and self.part is not design
         codes = loss.kernel()
         assert codes is not None
         self.loss, self.y, self.s, self.lam = np.array(codes, dtype=np.float64), y, s, lam
@@ -190,25 +174,3 @@ def _in_runs(n: int, rng: np.random.Generator) -> NDArray[np.int64]:
     run = _run_length(n)
     starts = run * rng.permutation(n // run)
     return np.concatenate([(starts[:, None] + np.arange(run)).ravel(), np.arange(n - n % run, n)])
-
-
-_COPIED = 5_000_000  # entries of a dense matrix up to which its centred and scaled copy is worth making
-_EMPTY = np.empty(0)
-
-
-def _working_copy(design: Design, features: NDArray[np.int64] | None) -> tuple[Design, tuple[Any, Any, Any], Vector]:
-    """The columns of a working set as the visits read them, and the squared norms of their rows; X itself where that will do."""
-    view = design if isinstance(design, AffineView) else None
-    base = design if view is None else view.base
-    if isinstance(base, SparseDesign):
-        part = base if features is None else base.columns(features)
-        if view is not None and view.scale is not None:
-            part = part.scaled(1.0 / (view.scale if features is None else view.scale[features]))
-        return part, part._by_rows(), part.row_norms_sq()
-    assert isinstance(base, DenseDesign)
-    if features is None and base._by_rows and (view is None or base._X.size > _COPIED):
-        center = _EMPTY if view is None else view.center if view.center is not None else np.zeros(base.shape[1])
-        inverse = _EMPTY if view is None else 1.0 / view.scale if view.scale is not None else np.ones(base.shape[1])
-        return design, (base._X, center, inverse), design.row_norms_sq()
-    copy = DenseDesign(np.ascontiguousarray((design if features is None else design.columns(features)).toarray()))
-    return copy, (copy._X, _EMPTY, _EMPTY), copy.row_norms_sq()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from copy import copy
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,10 @@ from numpy.typing import NDArray
 from diht import exact
 from diht.design.step import Codes, Step, Vector
 from diht.design.threads import run_parts
+
+if TYPE_CHECKING:
+    from diht.design.dense import Curvature, DenseDesign
+    from diht.design.view import AffineView
 
 Index: TypeAlias = NDArray[np.int64]
 
@@ -26,6 +31,8 @@ SMALLEST = 2.0**-1074  # the spacing of subnormal numbers: what a product that u
 ENTRIES_PER_THREAD = 60_000
 # Entries of the rows that are gathered and scattered together where a step cannot run inside a kernel: they stay in the cache.
 ENTRIES_PER_CHUNK = 100_000
+# Entries of columns that are looked at together.
+ENTRIES_TOGETHER = 10_000_000
 
 
 def gamma(n: float | Vector) -> Any:
@@ -192,14 +199,41 @@ class Design(ABC):
         """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
         return False
 
+    def formed(self) -> DenseDesign:
+        """Return the same matrix dense, in float64, for products with few features; itself if it is such."""
+        from diht.design.dense import DenseDesign
+
+        return DenseDesign(self.toarray(copy=False))
+
     def hessian(self, c: Vector, centred: bool) -> Vector:
-        """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated; for few features on short rows."""
+        """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated; for few features.
+
+        Of short rows the entries are paired, others are formed.
+        """
+        if not self.has_short_rows:
+            return self.formed().hessian(c, centred)
         gram, total = self.weighted_gram(c), float(c.sum())
         if centred and total > 0.0:
             pull = self.rmatvec(c)
             gram -= np.outer(pull, pull) / total
             np.fill_diagonal(gram, np.maximum(gram.diagonal(), 0.0))  # variances, which rounding may take below
         return gram
+
+    def curvature(self, c: Vector, centred: bool) -> Curvature:
+        """Return what gives the Hessian row by row, from a dense copy."""
+        return self.formed().curvature(c, centred)
+
+    def hessian_root(self, c: Vector, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I: its condition number is the root of theirs."""
+        return self.formed().hessian_root(c, centred, lam)
+
+    @abstractmethod
+    def raw(self) -> tuple[StoredDesign, Vector | None]:
+        """Return the matrix before it is centred and scaled, where that is done on the way, and the scales."""
+
+    @abstractmethod
+    def visits(self, features: Index | None = None) -> Visits:
+        """Return the rows, of some features or all, as visits of one after the other read them; X itself where that will do."""
 
     @abstractmethod
     def row_norms_sq(self) -> Vector:
@@ -208,6 +242,23 @@ class Design(ABC):
     @abstractmethod
     def column_norms(self) -> Vector:
         """Euclidean norms of the columns."""
+
+    def read_norms(self) -> Vector:
+        """Norms of the columns as products read them: where the design is centred, those of a column and of its centre."""
+        return self.column_norms()
+
+    def rows(self, chosen: Index) -> Vector:
+        """Return some rows, dense: for few samples and few features."""
+        return self.toarray(chosen)
+
+    def constants(self, features: Index) -> Vector:
+        """Return the value of each of some columns that is constant, NaN for the others."""
+        values = np.full(len(features), np.nan)
+        for at in np.array_split(np.arange(len(features)), len(features) * self.shape[0] // ENTRIES_TOGETHER + 1):
+            X = self.columns(features[at]).toarray()
+            same = np.all(X[0] == X, axis=0)
+            values[at[same]] = X[0, same]
+        return values
 
     @abstractmethod
     def moments(self, s: Vector) -> tuple[Vector, Vector]:
@@ -256,6 +307,24 @@ class Design(ABC):
     @abstractmethod
     def is_nonnegative(self) -> bool:
         """Whether no stored entry is negative (of the data, before a view's center and scale)."""
+
+
+class Visits(NamedTuple):
+    """A matrix whose rows are visited one after the other.
+
+    Attributes
+    ----------
+    part : Design
+        The matrix. Of a sparse one, not centred: an intercept takes that up.
+    arrays : tuple
+        What the kernels take: of a sparse matrix its three arrays, of a dense one X, the centres and the inverse scales.
+    norms : (N,) array
+        Squared norms of the rows.
+    """
+
+    part: Design
+    arrays: tuple[Any, Any, Any]
+    norms: Vector
 
 
 class BlockWork(NamedTuple):
@@ -307,7 +376,37 @@ class StoredDesign(Design):
         """The data themselves."""
         return self
 
+    def raw(self) -> tuple[StoredDesign, Vector | None]:
+        """Return the matrix itself."""
+        return self, None
+
+    def with_threads(self, n_threads: int) -> StoredDesign:
+        """Return the same data, for so many threads."""
+        other = copy(self)
+        other.n_threads, other._passes, other._spare = n_threads, 0.0, []
+        return other
+
+    def local(self) -> StoredDesign:
+        """Return the matrix in one piece, for what visits its rows one after the other."""
+        return self
+
     # What a subclass supplies
+
+    @abstractmethod
+    def _visits_of(self, view: AffineView, features: Index | None) -> Visits:
+        """Return the rows of a view of this matrix, of some features, as visits read them."""
+
+    @abstractmethod
+    def ascend(self, *arguments: Any) -> float:
+        """Visit every sample once: an epoch of `CoordinateAscent`, whose arguments follow those of the matrix."""
+
+    @abstractmethod
+    def columns(self, support: Index) -> StoredDesign:
+        """Return a compact copy restricted to some features."""
+
+    @abstractmethod
+    def joined(self, others: Sequence[Any], n_threads: int) -> StoredDesign:
+        """Return a copy of these rows and, after them, those of other matrices of this kind."""
 
     @abstractmethod
     def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:

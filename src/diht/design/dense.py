@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +17,20 @@ from diht.design.base import (
     BlockWork,
     Index,
     StoredDesign,
+    Visits,
     frozen,
     frozen_vector,
 )
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
 
+if TYPE_CHECKING:
+    from diht.design.view import AffineView
+
 SMALL = 30_000  # entries up to which whole products are as fast as anything else
 GATHERED = 1_000_000  # entries up to which a copy of a few columns, multiplied by BLAS, is as fast as a compiled loop over them
 WIDE = 20_000  # length of a row (a column, in Fortran order) beyond which too few of them stay in the cache between two products
+COPIED = 5_000_000  # entries up to which a centred and scaled copy is worth making for visits of single rows
 _LONG = 10_000_000  # entries from which on several threads of BLAS pay
 
 
@@ -176,6 +182,56 @@ class DenseDesign(StoredDesign):
         self._passes += len(support) / max(1, self.shape[1])
         return DenseDesign(np.take(self._X, support, axis=1), self.n_threads, self.roundings)
 
+    def joined(self, others: Sequence[DenseDesign], n_threads: int) -> DenseDesign:
+        """Return a copy of these rows and, after them, those of others."""
+        return DenseDesign(np.concatenate([part._X for part in (self, *others)]), n_threads, self.roundings)
+
+    def visits(self, features: Index | None = None) -> Visits:
+        """Return the rows as visits read them; a copy unless they are those of the memory."""
+        if features is None and self._by_rows:
+            return Visits(self, (self._X, NO_VECTOR, NO_VECTOR), self.row_norms_sq())
+        part = self if features is None else self.columns(features)
+        return DenseDesign(np.ascontiguousarray(part.toarray())).visits()
+
+    def _visits_of(self, view: AffineView, features: Index | None) -> Visits:
+        if features is None and self._by_rows and self._X.size > COPIED:
+            d = self.shape[1]
+            center = np.zeros(d) if view.center is None else view.center
+            inverse = np.ones(d) if view.scale is None else 1.0 / view.scale
+            return Visits(view, (self._X, center, inverse), view.row_norms_sq())
+        part = view if features is None else view.columns(features)
+        return DenseDesign(np.ascontiguousarray(part.toarray())).visits()
+
+    def ascend(self, *arguments: Any) -> float:
+        """Visit every sample once."""
+        from diht.design import kernels
+
+        self._passes += 1.0
+        return float(kernels.dense_ascend(self._X, *arguments))
+
+    def formed(self) -> DenseDesign:
+        """Return the matrix itself if it is of float64."""
+        return self if self.dtype == np.float64 else DenseDesign(self.toarray())
+
+    def hessian(self, c: Vector, centred: bool) -> Vector:
+        """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated."""
+        A = self._centred(c, centred)
+        return np.asarray((A.T * c) @ A)
+
+    def hessian_root(self, c: Vector, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I: its condition number is the root of theirs."""
+        A = self._centred(c, centred) * np.sqrt(c)[:, None]
+        return np.asarray(np.linalg.qr(np.vstack([A, np.sqrt(lam) * np.eye(self.shape[1])]), mode="r"))
+
+    def curvature(self, c: Vector, centred: bool) -> Curvature:
+        """Return what gives the Hessian row by row."""
+        return Curvature(self._centred(c, centred), c)
+
+    def _centred(self, c: Vector, centred: bool) -> Vector:
+        """Return the matrix, in float64, its columns less their means under the weights c."""
+        X, total = np.asarray(self._X, dtype=np.float64), float(c.sum())
+        return X - (c / total) @ X if centred and total > 0.0 else X
+
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``."""
         self._passes += 1.0
@@ -228,3 +284,20 @@ class DenseDesign(StoredDesign):
                 chunk -= center
             out += s[start : start + len(chunk)] @ np.square(chunk, out=chunk)
         return out
+
+
+class Curvature(DenseDesign):
+    """A matrix A, with weights c, of which rows of A'CA are wanted, C the diagonal matrix of c."""
+
+    def __init__(self, A: Vector, c: Vector) -> None:
+        super().__init__(A)
+        self.c = c
+
+    def gram_rows(self, chosen: Index) -> Vector:
+        """Return some rows of A'CA, with one read of A."""
+        self._passes += 1.0
+        return np.asarray((self._X[:, chosen].T * self.c) @ self._X)
+
+    def gram_diagonal(self) -> Vector:
+        """Return the diagonal of A'CA."""
+        return np.asarray(np.einsum("i,ij,ij->j", self.c, self._X, self._X))

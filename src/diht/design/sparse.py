@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,16 @@ from diht.design.base import (
     BlockWork,
     Index,
     StoredDesign,
+    Visits,
     frozen,
     frozen_vector,
     frozen_view,
 )
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
+
+if TYPE_CHECKING:
+    from diht.design.view import AffineView
 
 # Passes over the CSR that one conversion to CSC costs, about; it is made once so many would have been saved.
 CONVERSION_PASSES = 25.0
@@ -335,6 +339,33 @@ class SparseDesign(StoredDesign):
         indices = np.empty(indptr[-1], dtype=arrays.indices.dtype)
         run_parts(lambda start, stop: kernels.csr_keep(*arrays, start, stop, position, data, indices, indptr), parts)
         return data, indices, indptr
+
+    def joined(self, others: Sequence[SparseDesign], n_threads: int) -> SparseDesign:
+        """Return a copy of these rows and, after them, those of others."""
+        import scipy.sparse as sp
+
+        parts = (self, *others)
+        rows = [sp.csr_array(part._by_rows(), shape=part.shape, copy=False) for part in parts]
+        nonnegative = all(part._nonnegative for part in parts)
+        return SparseDesign(sp.csr_array(sp.vstack(rows, format="csr")), n_threads, nonnegative)
+
+    def visits(self, features: Index | None = None) -> Visits:
+        """Return the rows as visits read them."""
+        part = self if features is None else self.columns(features)
+        return Visits(part, part._by_rows(), part.row_norms_sq())
+
+    def _visits_of(self, view: AffineView, features: Index | None) -> Visits:
+        if view.scale is None:
+            return self.visits(features)
+        part = self if features is None else self.columns(features)
+        return part.scaled(1.0 / (view.scale if features is None else view.scale[features])).visits()
+
+    def ascend(self, *arguments: Any) -> float:
+        """Visit every sample once."""
+        from diht.design import kernels
+
+        self._passes += 1.0
+        return float(kernels.csr_ascend(*self._by_rows(), *arguments))
 
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``, pair by pair of the entries of a row."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, frozen, gamma
+from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, Visits, frozen, gamma
 from diht.design.dense import SMALL, DenseDesign
+from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
 
@@ -24,12 +26,25 @@ def affine(base: Design, center: Vector | None, scale: Vector | None, zeros: Arr
     """
     if not isinstance(base, StoredDesign):
         raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
+    if isinstance(base, RowBlocks):
+        parts = [affine(block, center, scale, zeros) for block in base.blocks]
+        formed = [part for part in parts if isinstance(part, FormedView)]
+        return (
+            RowBlocks(formed, base.n_threads) if len(formed) == len(parts) else AffineView(base, center, scale, zeros)
+        )
     view = AffineView(base, center, scale, zeros)
     if base.shape[0] * base.shape[1] > (SMALL if isinstance(base, SparseDesign) else FORMED):
         return view
     Z = view.toarray()
     sizes = np.abs(Z)
     return view if np.any((sizes > 0.0) & (sizes < _NORMAL)) else FormedView(view, Z)
+
+
+def stacked(designs: Sequence[Design]) -> Design:
+    """Return the rows of several designs, with the same centres and scales, as one design."""
+    first, n_threads = designs[0], max(design.n_threads for design in designs)
+    rows = RowBlocks([design.raw()[0] for design in designs], n_threads)
+    return AffineView(rows, first.center, first.scale, first.zeros) if isinstance(first, AffineView) else rows
 
 
 class FormedView(DenseDesign):
@@ -73,6 +88,12 @@ class FormedView(DenseDesign):
     def occupied(self) -> Index:
         """Return the columns, ascending, that hold anything but zeros."""
         return np.flatnonzero(self._X.any(axis=0))
+
+    def joined(self, others: Sequence[Any], n_threads: int) -> FormedView:
+        """Return a copy of these rows and, after them, those of others."""
+        base = self.stored.joined([part.stored for part in others], n_threads)
+        Z = np.concatenate([part._X for part in (self, *others)])
+        return FormedView(AffineView(base, self.center, self.scale), Z)
 
     def columns(self, support: Index) -> FormedView:
         """Return a copy restricted to some features."""
@@ -258,6 +279,14 @@ class AffineView(Design):
             Z /= self.scale
         return Z
 
+    def raw(self) -> tuple[StoredDesign, Vector | None]:
+        """Return the base and the scales."""
+        return self.base, self.scale
+
+    def visits(self, features: Index | None = None) -> Visits:
+        """Return the rows as visits read them: centred and scaled if they are dense, only scaled if they are sparse."""
+        return self.base._visits_of(self, features)
+
     # Norms
 
     def row_norms_sq(self) -> Vector:
@@ -274,6 +303,13 @@ class AffineView(Design):
             self._column_norms = frozen(norms if self.scale is None else norms / self.scale)
             self.base._passes += 1.0
         return self._column_norms
+
+    def read_norms(self) -> Vector:
+        """Norms of the columns of the base plus those of their centres."""
+        norms = self.base.column_norms()
+        if self.center is not None:
+            norms = norms + np.sqrt(self.shape[0]) * np.abs(self.center)
+        return norms if self.scale is None else norms / self.scale
 
     def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1."""

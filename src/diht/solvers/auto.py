@@ -10,7 +10,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.definite import Definite
+from diht.design.least_squares import ridge
 from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
 from diht.problem import Problem
 from diht.shift import in_play, others, problem_gram, smallest_eigenvalue
@@ -249,10 +249,7 @@ class Auto(Solver):
             first, b, u = refit(problem, support, None, b, _GUESS, state.stop)
             state.pool.add(first, b, primal(problem, first, b, u), support)
             return True
-        X, y, s = problem.design.toarray(copy=False), problem.y, problem.s
-        if problem.fit_intercept:
-            X, y = X - s @ X, y - s @ y
-        w = ridge(X, y, s, 0.5 * problem.lam)
+        w = ridge(problem.design, problem.y, problem.s, 0.5 * problem.lam, problem.fit_intercept)
         if w is not None:
             self._fit(problem, state, problem.constraint.select(w), np.zeros(d), b)
         return w is not None
@@ -430,18 +427,6 @@ class Auto(Solver):
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._search(problem, state, problem.constraint.select(solved.p), solved.p, best.b)
             yield
-
-
-def ridge(X: Vector, y: Vector, s: Vector, lam: float) -> Vector | None:
-    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that overflows."""
-    n, d = X.shape
-    root = np.sqrt(s)
-    with np.errstate(all="ignore"):
-        K = root[:, None] * (X @ X.T) * root if n < d else (X.T * s) @ X
-        K[np.diag_indices(len(K))] += lam
-        system = Definite(K)
-        w = X.T @ (root * system.solve(root * y)) if n < d else system.solve(X.T @ (s * y))
-    return w if np.all(np.isfinite(w)) else None
 
 
 def _curvature(problem: Problem) -> float:

@@ -20,7 +20,6 @@ from diht.intercept import best_intercept
 from diht.losses import Loss
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
-from diht.solvers.refit import dense_hessian
 from diht.solvers.smoothing import Central, Moreau
 
 __all__ = ["Engine", "engine_for"]
@@ -144,11 +143,11 @@ class NewtonEngine(Engine):
     ) -> None:
         super().__init__(problem, features, alpha)
         part = problem.design if features is None else problem.design.columns(features)
-        self.X = part.toarray()
-        self.short_rows = part if part.has_short_rows else None
+        self.part = part.formed()
+        self.curved = part if part.has_short_rows else self.part  # of which Hessians are formed
         if features is not None:
             problem.design.count_reads_of(part)
-        self.minimise, self.many = Minimiser(self.X.shape[0], many), many
+        self.minimise, self.many = Minimiser(problem.shape[0], many), many
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
         self.begin(w if features is None else w[features], b)
@@ -163,8 +162,8 @@ class NewtonEngine(Engine):
         """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
         problem = self.problem
         self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
-        self.m, inside, outside = self.constraint.free(self.X.shape[1])
-        self.state = np.zeros(self.X.shape[1], dtype=np.int8)
+        self.m, inside, outside = self.constraint.free(len(w))
+        self.state = np.zeros(len(w), dtype=np.int8)
         self.state[inside], self.state[outside] = 1, -1
         self.size = float(problem.s @ np.abs(problem.y)) or 1.0
         self.smooth(_SMOOTHING)
@@ -173,7 +172,7 @@ class NewtonEngine(Engine):
         if self.m <= 0:
             w[self.state == 0] = 0.0
         nothing = self.smoothed(np.zeros_like(w), np.zeros_like(problem.y), b)
-        self.model = min(self.smoothed(w, self.X @ w, b), nothing, key=lambda model: model.value)
+        self.model = min(self.smoothed(w, self.part.matvec(w), b), nothing, key=lambda model: model.value)
         self.take(self.model.w, self.model.product, self.model.b)
 
     def smooth(self, strength: float) -> None:
@@ -210,7 +209,7 @@ class NewtonEngine(Engine):
         self.take(new.w, new.product, new.b)
         self.predicted = feasible(problem, self.predicted)
         for alpha in (feasible(problem, self.slopes(new)), self.predicted):
-            self.measure(alpha, (problem.s * alpha) @ self.X)
+            self.measure(alpha, self.part.rmatvec(problem.s * alpha))
         narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
         lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
         self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
@@ -218,7 +217,7 @@ class NewtonEngine(Engine):
         self.least_gap = min(self.gap, self.least_gap)
         in_vain = self.idle >= _IDLE or self.in_vain >= _IN_VAIN or self.inexact >= _INEXACT
         self.finished = self.finished or in_vain
-        problem.design.count(5.0 * self.X.nbytes / max(1, problem.design.nbytes))  # a Hessian and four products
+        problem.design.count(5.0 * self.part.nbytes / max(1, problem.design.nbytes))  # a Hessian and four products
 
     def hides(self, gap: float) -> bool:
         """Whether it is far below what the least smoothing costs a dual point."""
@@ -235,7 +234,7 @@ class NewtonEngine(Engine):
     def smoothed_dual(self, alpha: Vector) -> float:
         """Dual value for the smoothed loss."""
         problem = self.problem
-        value = self.constraint.opposite.value((problem.s * alpha) @ self.X)
+        value = self.constraint.opposite.value(self.part.rmatvec(problem.s * alpha))
         return -float(problem.s @ self.loss.conjugate(alpha, problem.y)) - value / (2.0 * problem.lam)
 
     def step(self, model: _Model) -> _Model:
@@ -247,7 +246,7 @@ class NewtonEngine(Engine):
         problem, y = self.problem, self.problem.y
         margins, best = model.product + model.b, model
         slopes = self.predicted = self.slopes(model)
-        gradient = (problem.s * slopes) @ self.X
+        gradient = self.part.rmatvec(problem.s * slopes)
         curvature = np.asarray(self.loss.second_derivative(margins, y))
         futile = 0  # attempts in a row of which no size will do
         for attempt in range(_ATTEMPTS):
@@ -257,7 +256,7 @@ class NewtonEngine(Engine):
             if not promised > _EXACT * abs(model.value):
                 break
             direction = target - model.w
-            change = self.X @ direction
+            change = self.part.matvec(direction)
             if attempt == 0:
                 self.predicted = self.linear_slopes(slopes, curvature, change)
             for size in _SIZES if self.loss.mu > 0.0 else _MORE_SIZES:
@@ -292,18 +291,12 @@ class NewtonEngine(Engine):
         rise = self.loss.derivative(margins + change, y) - self.loss.derivative(margins, y)
         return np.asarray(np.where(far, rise / np.where(far, change, 1.0), self.loss.second_derivative(margins, y)))
 
-    def hessian(self, curvature: Vector) -> Vector:
-        """X'CX, X centred by the weights C if there is an intercept (its elimination)."""
-        if self.short_rows is not None:
-            return self.short_rows.hessian(curvature, self.problem.fit_intercept)
-        return dense_hessian(self.X, curvature, self.problem.fit_intercept)
-
     def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
-        n, lam = self.X.shape[1], self.problem.lam
+        n, lam = len(model.w), self.problem.lam
         K = np.empty((n + 1, n + 1))
         H = K[:n, :n]
-        H[:] = self.hessian(curvature)
+        H[:] = self.curved.hessian(curvature, self.problem.fit_intercept)
         pull = H @ model.w
         K[n, :n] = K[:n, n] = pull - gradient
         # Twice the quadratic model, plus a constant that makes it twice the value at w.

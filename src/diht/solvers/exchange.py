@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import DenseDesign, Design
+from diht.design import Curvature, Design
 from diht.design.definite import Definite
 from diht.problem import Problem
 
@@ -33,28 +33,11 @@ Indices = NDArray[np.int64]
 _MOST_KEPT = 2e7  # entries of the rows of H that are kept
 
 
-class _Root(DenseDesign):
-    """A matrix A of which rows of A'CA are wanted, C diagonal."""
-
-    def __init__(self, A: Matrix, c: Vector) -> None:
-        super().__init__(A)
-        self.c = c
-
-    def gram_rows(self, chosen: Indices) -> Matrix:
-        """Return some rows of A'CA, with one read of A."""
-        self._passes += 1.0
-        return np.asarray((self._X[:, chosen].T * self.c) @ self._X)
-
-    def gram_diagonal(self) -> Vector:
-        """Return the diagonal of A'CA."""
-        return np.asarray(np.einsum("i,ij,ij->j", self.c, self._X, self._X))
-
-
 @dataclass(frozen=True, eq=False)
 class Hessian:
     """H = A'CA + lam I by its rows, which are kept; zero but for the columns that A stands for."""
 
-    root: _Root | None
+    root: Curvature | None
     columns: Indices
     lam: float
     diagonal: Vector
@@ -68,10 +51,9 @@ class Hessian:
         return cls(None, np.arange(len(H)), problem.lam, np.diag(H).copy(), dict(enumerate(H)))
 
     @classmethod
-    def weighted(cls, Z: Matrix, columns: Indices, c: Vector, problem: Problem) -> Hessian:
-        """Take A = Z, centred by the weights c where there is an intercept."""
-        total = float(c.sum())
-        root = _Root(Z - (c / total) @ Z if problem.fit_intercept and total > 0.0 else Z, c)
+    def weighted(cls, Z: Design, columns: Indices, c: Vector, problem: Problem) -> Hessian:
+        """Take A = Z, dense, centred by the weights c where there is an intercept."""
+        root = Z.curvature(c, problem.fit_intercept)
         diagonal = np.full(problem.shape[1], problem.lam)
         diagonal[columns] += root.gram_diagonal()
         return cls(root, columns, problem.lam, diagonal)

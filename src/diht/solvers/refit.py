@@ -23,7 +23,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import CoordinateAscent, Design
+from diht.design import CoordinateAscent, Design, central_path
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal, primal
 from diht.intercept import balanced, best_intercept
@@ -32,7 +32,7 @@ from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 
-__all__ = ["dense_hessian", "refit"]
+__all__ = ["refit"]
 
 Vector = NDArray[np.float64]
 Equations = Callable[
@@ -207,19 +207,11 @@ def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
 
 def _on_central_path(objective: _Objective, pieces: Pieces, rtol: float) -> tuple[_Model, float, Vector]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
-    from diht.design.interior_point import SAMPLE_ROWS, interior_point
-
-    problem, X = objective.problem, objective.design.toarray().T
-    seen = np.flatnonzero(problem.s)  # samples without weight have no part in it
-    S = np.empty((SAMPLE_ROWS, len(seen)))
-    S[0], S[1], S[2] = problem.y[seen], problem.s[seen], 1.0
-    if pieces.low != -pieces.high:
-        S[2, S[0] < 0.0] = -1.0
-        S[0] *= S[2]
-    x, point = np.empty(len(X)), np.empty(len(seen))
-    X = np.ascontiguousarray(X if len(seen) == len(problem.y) else X[:, seen])
-    b, bound = interior_point(X, S, *pieces, problem.lam, problem.fit_intercept, rtol, x, point)
-    model = objective.model(x, objective.design.matvec(x), b)
+    problem, design = objective.problem, objective.design
+    x, b, bound, seen, point = central_path(
+        design, pieces, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
+    )
+    model = objective.model(x, design.matvec(x), b)
     alpha = np.asarray(objective.loss.derivative(model.u, problem.y))
     alpha[seen] = point
     return model, bound, alpha
@@ -331,7 +323,7 @@ def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> tuple[_Model, f
     c = problem.s * ends
     c[kinked] = 0.0
     pull = design.rmatvec(c)
-    X = design.toarray(kinked)
+    X = design.rows(kinked)
     gram, right = X @ X.T, -X @ pull - problem.lam * objective.loss.conjugate_derivative(alpha, problem.y)[kinked]
     if problem.fit_intercept:
         # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
@@ -353,28 +345,17 @@ def _direction(problem: Problem, design: Design) -> Equations:
     if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
         return partial(_direct, problem, partial(design.hessian, centred=problem.fit_intercept))
     if _direct_cost(design) <= _DIRECT:
-        return partial(_dense_direct, problem, design.toarray())
+        return partial(_dense_direct, problem, design.formed())
     return lambda curvature: partial(_conjugate_gradients, problem, design, curvature)
 
 
-def dense_hessian(X: Vector, curvature: Vector, centred: bool) -> Vector:
-    """X'CX, X centred by the weights C where an intercept is eliminated."""
-    total = float(curvature.sum())
-    if centred and total > 0.0:
-        X = X - (curvature / total) @ X
-    return np.asarray((X.T * curvature) @ X)
-
-
-def _dense_direct(problem: Problem, X: Vector, curvature: Vector) -> Callable[[Vector], Vector]:
+def _dense_direct(problem: Problem, design: Design, curvature: Vector) -> Callable[[Vector], Vector]:
     """Factorise the Hessian; where rounding makes it singular, its root: a condition number of 1e16 is one of 1e8 there."""
-    hessian = dense_hessian(X, curvature, problem.fit_intercept)
+    hessian = design.hessian(curvature, problem.fit_intercept)
     hessian[np.diag_indices(len(hessian))] += problem.lam
     factorised = Definite(hessian)
     if factorised.hidden and np.all(np.isfinite(hessian)):
-        total = float(curvature.sum())
-        A = X - (curvature / total) @ X if problem.fit_intercept and total > 0.0 else X
-        A = np.vstack([A * np.sqrt(curvature)[:, None], np.sqrt(problem.lam) * np.eye(X.shape[1])])
-        R: Vector = np.asarray(np.linalg.qr(A, mode="r"))
+        R = design.hessian_root(curvature, problem.fit_intercept, problem.lam)
         if np.all(np.abs(R.diagonal()) > _SINGULAR * np.linalg.norm(R, axis=0)):
             return lambda gradient: -np.linalg.solve(R, np.linalg.solve(R.T, gradient))
     return lambda gradient: -factorised.solve(gradient)

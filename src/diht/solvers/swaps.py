@@ -182,7 +182,7 @@ class _Block:
     search: _Search
     features: Indices
     part: Problem
-    Z: Matrix | None  # the part's design, dense, unless it is too large
+    Z: Design | None  # the part's design, dense, unless it is too large
     stays: NDArray[np.bool_]  # which features may not leave
     barred: NDArray[np.bool_]  # which may not join
     is_whole: bool
@@ -196,7 +196,7 @@ class _Block:
             features = np.setdiff1d(features, search.outside)
         part = search.problem if len(features) == d else search.problem.restricted(features)
         fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
-        Z = part.design.toarray(copy=False) if fits and not _on_short_rows(part, search.room) else None
+        Z = part.design.formed() if fits and not _on_short_rows(part, search.room) else None
         stays, barred = np.isin(features, search.inside), np.isin(features, search.outside)
         return cls(search, features, part, Z, stays, barred, is_whole)
 
@@ -229,7 +229,7 @@ class _Block:
         columns = self._columns(fit)
         design = part.design.columns(columns)
         part.design.count_reads_of(design)
-        return Hessian.weighted(design.toarray(copy=False), columns, c, part)
+        return Hessian.weighted(design, columns, c, part)
 
     def _columns(self, fit: _Fit) -> Indices:
         """Return the features of a quadratic where not all fit: of the support those that cost least, each alone."""

@@ -1,0 +1,106 @@
+"""Rows in blocks: the same answers as in one piece, wherever the blocks are cut."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cases import LOSSES
+from diht import Problem, solve
+from diht.design import RowBlocks, row_blocks
+from diht.losses import Loss
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
+from diht.structure import constrained
+
+
+def data(loss: Loss, seed: int, n: int = 90, d: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Samples with means of their own, targets and weights."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * rng.exponential(size=d) + rng.normal(size=d)
+    X[rng.random(X.shape) < 0.3] = 0.0
+    u = X @ (rng.normal(size=d) * (rng.random(d) < 0.4)) + 0.3 * rng.normal(size=n)
+    if loss.task == "classification":
+        y = np.where(u > np.median(u), 1.0, -1.0)
+    elif loss.name == "poisson":
+        y = rng.poisson(np.exp(np.clip(u / 3.0, -3.0, 3.0))).astype(np.float64)
+    else:
+        y = u
+    return X, y, rng.exponential(size=n)
+
+
+def cut(X: np.ndarray, seed: int, convert=np.ascontiguousarray) -> RowBlocks:
+    """Cut the rows at random places, one of them twice."""
+    cuts = np.sort(np.random.default_rng(seed).integers(0, len(X) + 1, 4))
+    return row_blocks([convert(block) for block in np.split(X, np.sort(np.append(cuts, cuts[0])))], n_threads=2)
+
+
+@pytest.mark.parametrize("convert", [np.asfortranarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_auto_has_the_same_objective_and_bound(loss: Loss, convert) -> None:
+    X, y, weights = data(loss, 3)
+    scale = X.std(axis=0)
+    whole = solve(Problem(convert(X), y, loss, 4, 0.01, weights, True, scale=scale))
+    parts = solve(Problem(cut(X, 5, convert), y, loss, 4, 0.01, weights, True, scale=scale))
+    assert parts.objective == pytest.approx(whole.objective, rel=1e-6)
+    assert parts.lower_bound == pytest.approx(whole.lower_bound, abs=1e-4 * whole.objective)
+    assert parts.certificate.bound.check(Problem(X, y, loss, 4, 0.01, weights, True, scale=scale)) <= whole.objective
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["formed", "a view"])
+@pytest.mark.parametrize(
+    "solver",
+    [DIHT(), SDIHT(blocks=5), IHT(), HTP(), SVRGHT(), Relaxed(), Auto(), BranchAndBound()],
+    ids=lambda solver: type(solver).__name__,
+)
+def test_every_method_has_the_same_objective_and_bound(solver: Solver, large: bool, monkeypatch) -> None:
+    if large:  # nothing is centred in a copy
+        monkeypatch.setattr("diht.design.view.FORMED", 0)
+    X, y, weights = data(LOSSES[0], 7)
+    whole = solve(Problem(X, y, LOSSES[0], 3, 0.1, weights, True), solver, max_iter=300)
+    parts = solve(Problem(cut(X, 8), y, LOSSES[0], 3, 0.1, weights, True), solver, max_iter=300)
+    assert parts.objective == pytest.approx(whole.objective, rel=1e-6)
+    assert parts.lower_bound == pytest.approx(whole.lower_bound, abs=1e-4 * whole.objective)
+
+
+@pytest.mark.parametrize(
+    "given", [{"groups": [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5]}, {"sign": 1}, {"keep": [2]}], ids=str
+)
+def test_every_constraint_has_the_same_objective_and_bound(given: dict) -> None:
+    X, y, _ = data(LOSSES[3], 9)
+    whole = solve(Problem(X, y, "logistic", constrained(2, 12, **given), 0.05, None, True))
+    parts = solve(Problem(cut(X, 10), y, "logistic", constrained(2, 12, **given), 0.05, None, True))
+    assert parts.objective == pytest.approx(whole.objective, rel=1e-6)
+    assert parts.lower_bound == pytest.approx(whole.lower_bound, abs=1e-4 * whole.objective)
+
+
+def test_samples_far_from_zero_close_the_gap_in_blocks_too() -> None:
+    """Blocks are centred in copies where they are small."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4)) + 1e8
+    y = X[:, 0] - 1e8 + 0.1 * rng.normal(size=60)
+    result = solve(Problem(cut(X, 1), y, "squared", 1, 1e-3, None, True))
+    assert result.relative_gap <= 1e-4
+
+
+def test_reads_are_counted_over_all_blocks() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 6))
+    design = cut(X, 2)
+    design.rmatvec(np.ones(40))
+    design.matvec(np.ones(6))
+    assert design.passes == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "message"),
+    [
+        ([np.ones((2, 3)), np.ones((2, 4))], "X must have blocks of one kind"),
+        ([np.ones((2, 3)), sp.csr_array(np.ones((2, 3)))], "X must have blocks of one kind"),
+        ([np.ones((2, 3)), np.ones((2, 3), dtype=np.float32)], "X must have blocks of one kind"),
+        ([np.ones((2, 3)), np.full((1, 3), np.nan)], "X contains NaN"),
+        ([np.ones((0, 3))], "X must have at least one row"),
+        ([], "X must have at least one row"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused_in_one_line(blocks: list, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{message}") as refused:
+        row_blocks(blocks)
+    assert "\n" not in str(refused.value)
