@@ -237,6 +237,14 @@ def test_poisson_prox_at_extremes(tau: float) -> None:
             assert abs(mp.mpf(float(ai)) - wanted) <= 64 * EPS * (abs(wanted) + abs(zi) + min(tau, 1.0) * target + EPS)
 
 
+@pytest.mark.parametrize("tau", [1e-300, 1e-12, 1e-9, 1e-3, 1.0])
+def test_poisson_prox_of_a_count_of_zero_has_its_digits(tau: float) -> None:
+    """a = exp(t) = -tau t, whose root is that of W: an ulp of t moves exp(t) by |t| of them."""
+    a = Poisson().conjugate_prox(np.zeros(1), tau, np.zeros(1))[0]
+    wanted = mp.mpf(tau) * mp.lambertw(1 / mp.mpf(tau)).real
+    assert abs(mp.mpf(float(a)) - wanted) <= 4 * EPS * wanted
+
+
 @pytest.mark.parametrize("loss", [loss for loss in REGRESSION if not isinstance(loss, LogCosh)], ids=repr)
 def test_an_offset_is_a_change_of_target_and_weight(loss: Loss) -> None:
     rng = np.random.default_rng(3)

@@ -125,9 +125,10 @@ class Poisson(Loss):
         for _ in range(_NEWTON_STEPS):
             p = xp.exp(xp.clip(t, None, end))
             t = t - (p + tau * t - c) / (p + tau)
-        # Where tau t is the smaller part of c, z - tau t has the smaller error, and else exp(t) - y.
-        small = tau * xp.abs(t) < 0.5 * xp.abs(c)
-        return self.project(xp.where(small, z - tau * t, xp.exp(xp.clip(t, None, end)) - y), y)
+        # An ulp of t moves exp(t) by |t| ulps: of the two expressions of a, the one whose terms have the smaller errors.
+        p = xp.exp(xp.clip(t, None, end))
+        linear = xp.abs(z) + tau * xp.abs(t) < p * xp.abs(t) + y
+        return self.project(xp.where(linear, z - tau * t, p - y), y)
 
     def intercept(self, u: Array, y: Array, s: Array) -> float:
         """Return log(sum_i s_i y_i) - log(sum_i s_i exp(u_i)); without any count, where exp(u + b) underflows."""
