@@ -249,7 +249,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss and
         "poisson" for half the Poisson deviance of counts with mean exp(u); or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
-        The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+        The method: a name in `diht.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
         Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
         solvers "auto" and "branch".
@@ -519,7 +519,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
     solver : str or Solver, default="auto"
-        The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+        The method: a name in `diht.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
         Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
         solvers "auto" and "branch".
