@@ -229,7 +229,9 @@ def _overflows(case: Case, w: Any, b: float) -> bool:
     """Whether a model's objective is beyond float64, or a count that it predicts."""
     with np.errstate(over="ignore", invalid="ignore"):
         u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale) + b
-    counts = case.loss == "poisson" and bool(np.max(u + (0.0 if case.offset is None else case.offset)) > 280.0)
+    seen = slice(None) if case.weights is None else case.weights > 0.0
+    u = (u + (0.0 if case.offset is None else case.offset))[seen]
+    counts = case.loss == "poisson" and bool(np.max(u) > 280.0)
     return counts or Oracle(case).handed_out(w, b, True) > _huge(case)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.step import Step
 from diht.losses import Loss
 
 __all__ = ["balanced", "best_intercept", "increasing_root"]
@@ -20,6 +19,7 @@ __all__ = ["balanced", "best_intercept", "increasing_root"]
 Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
+_MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of that which says nothing
 _SHORT = 10_000  # terms up to which numpy computes a sum
@@ -65,12 +65,13 @@ def _illinois(
     side = 0
     best, h_best = (left, h_left) if abs(h_left) < abs(h_right) else (right, h_right)
     f_left, f_right = h_left, h_right  # the halved values of the Illinois method
-    slow = 0  # steps in a row that did not halve the bracket: at a jump of h no secant does
+    slow = 0  # secants in a row that did not halve the bracket: at a jump of h none does
+    due, run = 0, 1  # bisections that come next, and how many in a row when secants fail again
     for _ in range(_MAX_EVALUATIONS):
         if abs(h_best) <= noise:
             break
         width, middle = right - left, 0.5 * (left + right)
-        guess = middle if slow >= 2 else right - f_right * width / (f_right - f_left)
+        guess = middle if due else right - f_right * width / (f_right - f_left)
         if not left < guess < right:
             guess = middle
             if not left < guess < right:
@@ -86,7 +87,14 @@ def _illinois(
             right, f_right = guess, value
             f_left = f_left / 2 if side == 1 else f_left
             side = 1
-        slow = slow + 1 if right - left > 0.5 * width else 0
+        if due:
+            due -= 1
+        elif right - left <= 0.5 * width:
+            slow, run = 0, 1
+        elif slow:
+            due, run = run, min(2 * run, _MOST_BISECTIONS)
+        else:
+            slow = 1
     return best
 
 
@@ -99,7 +107,7 @@ def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0
     known = loss.intercept(u, y, s)
     if known is not None:
         return known
-    smooth = loss.pieces is None and not (compiled and loss.kernel() is not None)
+    smooth = loss.pieces is None and not (compiled and loss.slope_kernel() is not None)
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
         slopes = np.asarray(loss.derivative(u + b, y))
@@ -113,18 +121,17 @@ def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0
             break
         best, least, before, step = b, abs(slope), slope, -slope / curvature
         b += step
-    return best if least <= noise else increasing_root(_total_slope(loss, u, y, s, compiled), best, noise)
+    return best if least <= noise else _root(loss, u, y, s, best, noise, compiled)
 
 
-def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector, compiled: bool) -> Callable[[float], float]:
-    """Return sum_i s_i l'(u_i + b, y_i) as a function of b, compiled where the loss has a compiled formula and the sum is long."""
-    step = Step(loss, "derivative")
-    codes = step.codes()
-    if codes is None or (len(u) <= _SHORT and not compiled):
-        return lambda b: float(s @ step(u, u + b, y))
-    from diht.design.kernels import weighted_step
+def _root(loss: Loss, u: Vector, y: Vector, s: Vector, start: float, noise: float, compiled: bool) -> float:
+    """Return the root in b of sum_i s_i l'(u_i + b, y_i), compiled where the loss has a compiled formula and that pays."""
+    known = loss.slope_kernel()
+    if known is None or (len(u) <= _SHORT and not compiled):
+        return increasing_root(lambda b: float(s @ loss.derivative(u + b, y)), start, noise)
+    from diht.design.relaxation import slope_root
 
-    return lambda b: float(weighted_step(codes, u, u, b, y, s))
+    return float(slope_root(*known, u, y, s, start, noise))
 
 
 def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:

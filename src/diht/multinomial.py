@@ -258,17 +258,18 @@ def lower_bound(problem: MultinomialProblem, A: Matrix, G: Matrix | None = None)
     eta = float(np.abs(A.sum(axis=1)).max()) + 4.0 * n_classes * _U
     entropy, total = -float(np.sum(s[:, None] * xlogy(P, P))), float(s.sum()) * (1.0 + 1e-9)
     shift = _imbalance(problem, A, eta) if linear.fit_intercept else 0.0
-    value_of_g = linear.constraint.value(sizes(G))
-    value = entropy - value_of_g / (2.0 * lam)
-    norm_c, norm_s = _norm(s[:, None] * A), _norm(s)
-    error = 2.0 * (norm_c * linear.rounding_norm + np.sqrt(n_classes) * linear.underflow_norm)
-    error += (1.5 * shift + 2.0 * eta) * norm_s * linear.column_norm
-    lost = (shift + 2.0 * eta + (_ELEMENTWISE + _PAIRWISE + n_classes) * _U) * (abs(entropy) + total)
-    relative = (linear.constraint.size + n_classes + 16.0) * _U
-    norm = np.sqrt(value_of_g + linear.constraint.size * n_classes * _TINY)
-    lost += 4.0 * A.size * _TINY
-    lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
-    safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
+    with np.errstate(over="ignore", invalid="ignore"):
+        value_of_g = linear.constraint.value(sizes(G))
+        value = entropy - value_of_g / (2.0 * lam)
+        norm_c, norm_s = _norm(s[:, None] * A), _norm(s)
+        error = 2.0 * (norm_c * linear.rounding_norm + np.sqrt(n_classes) * linear.underflow_norm)
+        error += (1.5 * shift + 2.0 * eta) * norm_s * linear.column_norm
+        lost = (shift + 2.0 * eta + (_ELEMENTWISE + _PAIRWISE + n_classes) * _U) * (abs(entropy) + total)
+        relative = (linear.constraint.size + n_classes + 16.0) * _U
+        norm = np.sqrt(value_of_g + linear.constraint.size * n_classes * _TINY)
+        lost += 4.0 * A.size * _TINY
+        lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
+        safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     if not (shift < 1.0 and eta < 0.1 and safe > 0.0):
         return nothing
     return MultinomialBound(float(safe), A, float(value - safe))

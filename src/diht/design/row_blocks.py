@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diht.design.base import ENTRIES_PER_THREAD, NO_INDEX, BlockWork, Index, StoredDesign, Visits, frozen
+from diht.design.base import ENTRIES_PER_THREAD, NO_INDEX, BlockWork, Design, Index, StoredDesign, Visits, frozen
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
 
@@ -81,6 +81,10 @@ class RowBlocks(StoredDesign):
     def long_products(self) -> bool:
         """Whether those of a block are."""
         return any(block.long_products for block in self.blocks)
+
+    def parts(self) -> list[Design]:
+        """Return the blocks."""
+        return list(self.blocks)
 
     def _each(self) -> Iterator[tuple[StoredDesign, slice]]:
         """Each block with its rows."""

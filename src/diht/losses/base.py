@@ -295,6 +295,11 @@ class Loss(Declared, ABC):
         """
         return None if self.pieces is None else (0, *self.pieces)
 
+    def slope_kernel(self) -> tuple[tuple[int, float, float, float], float] | None:
+        """Return the numbers of `kernel` and the strength of barriers, for compiled sums of derivatives; None as there."""
+        kernel = self.kernel()
+        return None if kernel is None else (kernel, 0.0)
+
     def check_targets(self, y: Array) -> None:
         """Raise ValueError where a target is not one that the loss is made for."""
         xp = namespace(y)

@@ -293,9 +293,10 @@ class NewtonNodes(Nodes):
             if proved.value > best.value:
                 best = replace(proved, alpha=proved.alpha.copy())
             open_gap = max(objective - best.value, 0.0)
-            own = engine.value - best.value
+            own = engine.value - max(best.value, engine.dual)
             solved = best.value >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
-            if solved or engine.finished or self.stop():
+            lost = engine.dual - proved.value  # to rounding, of which further steps gain nothing
+            if solved or lost >= engine.value - best.value or engine.finished or self.stop():
                 break
         full = np.zeros(self.d)
         full[self.features] = engine.w

@@ -21,6 +21,7 @@ from diht.losses import Loss
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
+from diht.solvers.steps import longest_step
 
 __all__ = ["Engine", "engine_for"]
 
@@ -259,20 +260,29 @@ class NewtonEngine(Engine):
             change = self.part.matvec(direction)
             if attempt == 0:
                 self.predicted = self.linear_slopes(slopes, curvature, change)
-            for size in _SIZES if self.loss.mu > 0.0 else _MORE_SIZES:
-                trial = self.smoothed(model.w + size * direction, model.product + size * change, model.b)
-                if trial.value <= model.value - _ARMIJO * size * promised:
-                    best = min(best, trial, key=lambda found: found.value)
-                    if size >= _LONG:
-                        return best
-                    futile = 0
+            taken = self.descent(model, direction, change, promised)
+            if taken is None:
+                futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
+                if futile == _FUTILE:
                     break
             else:
-                futile += 1
-            if futile == _FUTILE:  # of a descent direction a short step will do, unless rounding hides what it gains
-                break
+                size, trial = taken
+                best, futile = min(best, trial, key=lambda found: found.value), 0
+                if size >= _LONG:
+                    return best
             curvature = self.secant(margins, change)
         return best if model.value - best.value > _EXACT * abs(model.value) else model
+
+    def descent(self, model: _Model, direction: Vector, change: Vector, promised: float) -> tuple[float, _Model] | None:
+        """Return the longest step that gains a share of what its size promises, and the model that it leads to."""
+
+        def trial(size: float) -> _Model:
+            return self.smoothed(model.w + size * direction, model.product + size * change, model.b)
+
+        def gains(trial: _Model, size: float) -> bool:
+            return trial.value <= model.value - _ARMIJO * size * promised
+
+        return longest_step(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES, trial, gains)
 
     def linear_slopes(self, slopes: Vector, curvature: Vector, change: Vector) -> Vector:
         """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.

@@ -17,7 +17,7 @@ samples sit at a kink, and with these known the optimum of a piecewise linear lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -31,6 +31,7 @@ from diht.losses import Loss, Pieces
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
+from diht.solvers.steps import longest_step
 
 __all__ = ["refit"]
 
@@ -48,7 +49,9 @@ _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
-_MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
+_HALVINGS = tuple(
+    0.5**i for i in range(120)
+)  # on a flat part of the loss a step may be too long by its curvature over lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
@@ -173,12 +176,13 @@ class _Objective:
     design: Design
     loss: Loss
     stop: Callable[[], bool] = never
+    many: bool = False  # whether so many models are to come that compiled sums pay, however short
 
     def model(self, x: Vector, product: Vector, b: float) -> _Model:
         """Return the model of x with its best intercept (searched from b), given Xx."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b)
+            b = best_intercept(self.loss, product, problem.y, problem.s, b, self.many)
             product = product + b
         value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
         return _Model(x, b, product, value)
@@ -201,7 +205,10 @@ def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
     best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
     if best.value - bound <= max(rtol, _HIDDEN) * abs(best.value):
         return best
-    polished = _newton(objective, best.x, best.b, rtol) if pieces.mu > 0.0 else _at_kinks(objective, alpha, best.b)[0]
+    if pieces.mu > 0.0:
+        polished = _newton(replace(objective, many=True), best.x, best.b, rtol)
+    else:
+        polished, _ = _at_kinks(objective, alpha, best.b)
     return min(best, polished, key=lambda model: model.value)
 
 
@@ -271,25 +278,36 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
             decrease = -float(gradient @ direction)
         if not decrease > rtol * abs(model.value):
             break
-        product, change = model.u - model.b, design.matvec(direction)
-        total = float(curvature.sum())
-        moves = problem.fit_intercept and total > 0.0
-        drift = -float(curvature @ change) / total if moves else 0.0  # of the intercept, by the quadratic
+        along = _along(objective, model, direction, curvature)
+        gains = partial(_gains, model, decrease)
         hidden = decrease <= _HIDDEN * abs(model.value)
-        size, trial = 1.0, model
-        for _ in range(1 if hidden else _MAX_HALVINGS):
-            trial = objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
-            if trial.value <= model.value - 1e-4 * size * decrease:
-                break
-            size /= 2
+        taken = (1.0, along(1.0)) if hidden else longest_step(_HALVINGS, along, gains)
+        if taken is None:
+            break
+        size, trial = taken
         new = objective.gradient(trial)
         if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.value < model.value):
             break
-        rounded = size < 1.0 and model.value - trial.value <= _HIDDEN * abs(model.value)
+        whole = size == 1.0 and gains(trial, size)
+        rounded = not whole and model.value - trial.value <= _HIDDEN * abs(model.value)
         model, gradient = trial, new
         if rounded:
             break
     return objective.model(model.x, design.matvec(model.x), model.b)
+
+
+def _along(objective: _Objective, model: _Model, direction: Vector, curvature: Vector) -> Callable[[float], _Model]:
+    """Return the models on the line from one into a direction; their intercepts are searched from where the quadratic has them."""
+    product, change = model.u - model.b, objective.design.matvec(direction)
+    total = float(curvature.sum())
+    moves = objective.problem.fit_intercept and total > 0.0
+    drift = -float(curvature @ change) / total if moves else 0.0
+    return lambda size: objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
+
+
+def _gains(model: _Model, decrease: float, trial: _Model, size: float) -> bool:
+    """Whether a step from a model gains a share of what its size promises."""
+    return trial.value <= model.value - 1e-4 * size * decrease
 
 
 def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:

@@ -132,3 +132,7 @@ class Central(Loss):
     def domain(self, y: Any) -> Any:
         """That of the base."""
         return self.base.domain(y)
+
+    def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
+        """The pieces of the base, and tau."""
+        return (0, *self._pieces), self.tau

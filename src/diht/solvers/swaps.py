@@ -419,6 +419,8 @@ def _trial(block: _Block, quadratic: Quadratic, fit: _Fit, row: int, j: int) -> 
         design = part.design.columns(everything)
         w[everything], b, value, hopeless = _chord(part, design, w[everything], b, M, fit.value)
         part.design.count_reads_of(design)
+        if not np.isfinite(value):  # so far off is the quadratic model
+            return None
     else:
         rough = block.fit(everything, w, b, _ROUGH)
         w, b, value = rough.w, rough.b, rough.value
@@ -441,11 +443,14 @@ def _chord(
     m = len(M)
 
     def model(x: Vector) -> tuple[float, Vector, float]:
-        u = design.matvec(x)
-        best = best_intercept(part.loss, u, part.y, part.s, b) if part.fit_intercept else 0.0
-        return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            u = design.matvec(x)
+            best = best_intercept(part.loss, u, part.y, part.s, b) if part.fit_intercept else 0.0
+            return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
 
     b, u, value = model(x)
+    if not np.isfinite(value):
+        return x, b, value, True
     for _ in range(_CHORD_STEPS):
         if value < target:
             return x, b, value, False
