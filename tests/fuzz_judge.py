@@ -370,7 +370,8 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
     better = _better_objective(oracle, certificate)
     known = min((value for value in (exact, better) if value is not None), default=None)
     # A search that `certify` makes may attain a little less than the model that it was given, and not call it better.
-    if known is not None and call.kind != "certify" and Decimal(float(certificate.attained)) * slack < known:
+    attained = Decimal(float(certificate.attained)) * slack
+    if known is not None and known > oracle.smallest and call.kind != "certify" and attained < known:
         yield "false claims", f"{certificate.attained!r} is called attained, but the model has {known:.20g}"
     yield from _about_features(oracle, certificate, slack, counts)
     yield from _better(oracle, certificate, better)
