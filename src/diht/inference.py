@@ -34,7 +34,7 @@ from diht.estimators import (
     validated,
 )
 from diht.intercept import best_intercept
-from diht.losses import Loss, QuadraticConjugate, Squared
+from diht.losses import Loss
 from diht.path import choices_among, constraint_of, default_names
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.solvers.refit import refit
@@ -148,7 +148,7 @@ def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float
     A loss of straight and quadratic pieces has a minimum; another one may fall for ever, and its models then have no limit.
     """
     basis = orthonormal(problem.design, problem.s)
-    if isinstance(problem.loss, Squared):
+    if problem.loss.is_squared_error:
         b = float(problem.s @ problem.y) if problem.fit_intercept else 0.0
         z = basis.Q.T @ (problem.s * (problem.y - b))
     elif len(basis.singular):
@@ -172,7 +172,7 @@ def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, fl
         b = slight.intercept_of(z, b)
         models.append(z)
     moved, size = np.linalg.norm(models[1] - models[0]), np.linalg.norm(models[1])
-    if moved > _LIMITED * size and not isinstance(problem.loss, QuadraticConjugate):
+    if moved > _LIMITED * size and problem.loss.pieces is None:
         what = (
             "separate the classes"
             if problem.loss.task == "classification"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.losses import Loss, QuadraticConjugate
+from diht.losses import Loss
 
 __all__ = ["balanced", "best_intercept", "increasing_root"]
 
@@ -102,12 +102,12 @@ def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0
     """Minimiser over b of sum_i s_i l(u_i + b, y_i).
 
     Secants are followed as long as each halves the slope, unless the loss is one of straight and quadratic pieces. `compiled` says
-    that so many intercepts are wanted that compiled sums pay, however short.
+    that so many intercepts are wanted that compiled sums, where the loss has them, pay however short they are.
     """
     known = loss.intercept(u, y, s)
     if known is not None:
         return known
-    smooth = not isinstance(loss, QuadraticConjugate) and not (compiled and loss.slope_kernel() is not None)
+    smooth = loss.pieces is None and not (compiled and loss.slope_kernel() is not None)
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
         slopes = np.asarray(loss.derivative(u + b, y))

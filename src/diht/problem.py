@@ -53,8 +53,8 @@ class Problem:
     n_threads : int, optional
         Threads of the compiled kernels; None takes what the machine allows.
     offset : array of shape (N,), optional
-        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For the squared, Huber and Poisson
-        losses, which turn it into other targets (and weights): l(u + offset, y) = f l(u, z), see `Loss.with_offset`.
+        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For losses that turn
+        it into other targets (and weights), l(u + offset, y) = f l(u, z), as squared, Huber and Poisson do; see `Loss.with_offset`.
 
     Attributes
     ----------

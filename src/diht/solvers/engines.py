@@ -17,7 +17,7 @@ from diht.design import Design, ProximalAscent, spectral_bound
 from diht.design.quadratic import Minimiser
 from diht.duality import feasible
 from diht.intercept import best_intercept
-from diht.losses import Loss, QuadraticConjugate
+from diht.losses import Loss
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
@@ -180,7 +180,7 @@ class NewtonEngine(Engine):
         """Take the loss with so much smoothing, in units of the targets' size."""
         loss = self.problem.loss
         self.strength = strength
-        if isinstance(loss, QuadraticConjugate) and (loss.low > -np.inf or loss.high < np.inf):
+        if loss.pieces is not None and loss.pieces.is_bounded:
             self.loss: Loss = Central(loss, strength * self.size)
         elif not loss.differentiable:
             self.loss = Moreau(loss, strength * self.size)

@@ -27,7 +27,7 @@ from diht.design import CoordinateAscent, Design, central_path
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal, primal
 from diht.intercept import balanced, best_intercept
-from diht.losses import Logistic, Loss, Poisson, QuadraticConjugate, Squared
+from diht.losses import Loss, Pieces
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
@@ -47,7 +47,6 @@ _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
-_SMOOTH = Squared, Logistic, Poisson  # losses whose curvature does not jump
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
 _HALVINGS = tuple(
@@ -143,11 +142,12 @@ def _within_signs(
 def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
-    if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
+    if loss.pieces is not None:
         short, worth = (_SHORT_FAST, _PER_ENTRY_FAST) if _ascends_fast(objective) else (_SHORT, _PER_ENTRY)
-        if _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12)):
+        long = _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12))
+        if long and loss.kernel() is not None:
             return _ascended
-        if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
+        if loss.pieces.is_bounded:  # without an end one step of Newton's method will do
             return _interior
     return _newton if loss.differentiable else _smoothed
 
@@ -200,26 +200,26 @@ def _direct_cost(design: Design) -> float:
 
 def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
-    loss = objective.loss
-    assert isinstance(loss, QuadraticConjugate)
-    best, bound, alpha = _on_central_path(objective, loss, max(rtol, _EXACT))
+    pieces = objective.loss.pieces
+    assert pieces is not None
+    best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
     if best.value - bound <= max(rtol, _HIDDEN) * abs(best.value):
         return best
-    if loss.mu > 0.0:
+    if pieces.mu > 0.0:
         polished = _newton(replace(objective, many=True), best.x, best.b, rtol)
     else:
         polished, _ = _at_kinks(objective, alpha, best.b)
     return min(best, polished, key=lambda model: model.value)
 
 
-def _on_central_path(objective: _Objective, loss: QuadraticConjugate, rtol: float) -> tuple[_Model, float, Vector]:
+def _on_central_path(objective: _Objective, pieces: Pieces, rtol: float) -> tuple[_Model, float, Vector]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
     problem, design = objective.problem, objective.design
     x, b, bound, seen, point = central_path(
-        design, loss, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
+        design, pieces, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
     )
     model = objective.model(x, design.matvec(x), b)
-    alpha = np.asarray(loss.derivative(model.u, problem.y))
+    alpha = np.asarray(objective.loss.derivative(model.u, problem.y))
     alpha[seen] = point
     return model, bound, alpha
 
@@ -270,7 +270,7 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         if solve is not None:
             direction, before = solve(gradient), decrease
             decrease = -float(gradient @ direction)
-        again = isinstance(objective.loss, _SMOOTH) and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
+        again = objective.loss.smoothness >= 2 and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
         if solve is None or not again:
             curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
             solve = equations(curvature)
