@@ -28,7 +28,6 @@ from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print
 from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
-from diht.intercept import best_intercept
 from diht.loop import as_solver, solve
 from diht.losses import LOSSES, Logistic, Loss
 from diht.multinomial import (
@@ -41,6 +40,7 @@ from diht.multinomial import (
 )
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
+from diht.samples import null_intercept
 from diht.shipping import ShippingMixin
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.structure import constrained, indices_of, n_choices, signs_of
@@ -462,7 +462,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         y = finite_vector("y", y, len(u))
         loss.check_targets(y)
         s = normalised_weights(sample_weight, len(u))
-        deviance, level = float(s @ loss.value(u, y)), best_intercept(loss, np.zeros_like(y), y, s)
+        deviance, level = float(s @ loss.value(u, y)), null_intercept(loss, y, s)
         null = float(s @ loss.value(np.full_like(y, level), y))
         return 1.0 - deviance / null if null > 0.0 else float(deviance == 0.0)
 

@@ -33,10 +33,10 @@ from diht.estimators import (
     standard_deviations,
     validated,
 )
-from diht.intercept import best_intercept
 from diht.losses import Loss
 from diht.path import choices_among, constraint_of, default_names
 from diht.problem import Problem, finite_vector, normalised_weights
+from diht.samples import null_intercept
 from diht.solvers.refit import refit
 from diht.structure import indices_of, signs_of
 
@@ -154,7 +154,7 @@ def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float
     elif len(basis.singular):
         z, b = _limit(problem, basis.Q, basis.coordinates(w), b)
     else:
-        z, b = np.zeros(0), best_intercept(problem.loss, np.zeros_like(problem.y), problem.y, problem.s)
+        z, b = np.zeros(0), null_intercept(problem.loss, problem.y, problem.s)
     x = basis.coefficients(z)
     sign = problem.constraint.sign
     if sign is not None and np.any(sign * x < 0.0):
@@ -294,7 +294,7 @@ class _Row:
         if not estimator.fit_intercept:
             return 0.0
         y, factor = (self.y, 1.0) if self.offset is None else self.loss.with_offset(self.y, self.offset)
-        return best_intercept(self.loss, np.zeros_like(y), y, s * factor)
+        return null_intercept(self.loss, y, s * factor)
 
     def _problem(self, estimator: Estimator, s: Vector) -> tuple[Problem, Vector]:
         design, m = as_design(self.columns, 1), len(self.support)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
@@ -252,8 +253,11 @@ class Loss(Declared, ABC):
         xp = namespace(a, y)
         return xp.abs(conjugate) + 2.0 * xp.abs(y * a)
 
-    def intercept(self, u: Array, y: Array, s: Array) -> float | None:
-        """Return the minimiser over b of sum_i s_i l(u_i + b, y_i) where there is a formula for it."""
+    def intercept(self, each: Callable[[Callable[[Array, Array, Array], float]], list[float]]) -> float | None:
+        """Return the minimiser over b of sum_i s_i l(u_i + b, y_i) where there is a formula for it.
+
+        ``each(f)`` is the list of ``f(y, s, u)`` of every block of samples.
+        """
         return None
 
     def log_likelihoods(self, scores: Array) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -130,14 +131,18 @@ class Poisson(Loss):
         linear = xp.abs(z) + tau * xp.abs(t) < p * xp.abs(t) + y
         return self.project(xp.where(linear, z - tau * t, p - y), y)
 
-    def intercept(self, u: Array, y: Array, s: Array) -> float:
+    def intercept(self, each: Callable[[Callable[[Array, Array, Array], float]], list[float]]) -> float:
         """Return log(sum_i s_i y_i) - log(sum_i s_i exp(u_i)); without any count, where exp(u + b) underflows."""
-        xp = namespace(u, y, s)
-        largest = float(xp.max(xp.where(s > 0, u, -math.inf)))
-        total = float(xp.sum(s * y))
+
+        def rate(y: Array, s: Array, u: Array) -> float:
+            xp = namespace(u, s)
+            return float(xp.sum(s * xp.exp(xp.clip(u - largest, None, 0.0))))
+
+        largest = max(each(lambda y, s, u: float(namespace(u).max(namespace(u).where(s > 0, u, -math.inf)))))
+        total = sum(each(lambda y, s, u: float(namespace(y).sum(s * y))))
         if total == 0.0:
-            return 2.0 * math.log(float(xp.finfo(u.dtype).tiny)) - largest
-        return math.log(total) - math.log(float(xp.sum(s * xp.exp(xp.clip(u - largest, None, 0.0))))) - largest
+            return 2.0 * math.log(sys.float_info.min) - largest
+        return math.log(total) - math.log(sum(each(rate))) - largest
 
     def mean(self, u: Array) -> Array:
         """Return exp(u), no more than the largest mean."""

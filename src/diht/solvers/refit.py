@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from diht.design import CoordinateAscent, Design, central_path
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal, primal
-from diht.intercept import balanced, best_intercept
 from diht.losses import Loss, Pieces
 from diht.problem import Problem
 from diht.solvers.base import never
@@ -182,7 +181,7 @@ class _Objective:
         """Return the model of x with its best intercept (searched from b), given Xx."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b, self.many)
+            b = problem.samples.best_intercept(self.loss, product, b, self.many)
             product = product + b
         value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
         return _Model(x, b, product, value)
@@ -239,7 +238,7 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
         ascent.epoch()
         if epoch % _EPOCHS_BETWEEN_GAPS and not objective.stop():
             continue
-        feasible = balanced(problem.loss, alpha, problem.y, problem.s) if problem.fit_intercept else alpha
+        feasible = problem.samples.balanced(problem.loss, alpha) if problem.fit_intercept else alpha
         x = -design.rmatvec(problem.s * feasible) / problem.lam
         bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
         candidate = objective.model(x, design.matvec(x), best.b)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from diht.design import Design
 from diht.duality import primal
-from diht.intercept import best_intercept
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
@@ -445,7 +444,7 @@ def _chord(
     def model(x: Vector) -> tuple[float, Vector, float]:
         with np.errstate(over="ignore", invalid="ignore"):
             u = design.matvec(x)
-            best = best_intercept(part.loss, u, part.y, part.s, b) if part.fit_intercept else 0.0
+            best = part.samples.best_intercept(part.loss, u, b) if part.fit_intercept else 0.0
             return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
 
     b, u, value = model(x)
