@@ -60,15 +60,8 @@ class Problem:
     ----------
     samples : Samples
         The rows, with all that is as long as they are many.
-    design : Design
-        X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
-        the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
-    y : array of shape (N,)
-        The targets; less their mean, `level`, where there is an intercept and that takes no digit of them.
     tail : array of shape (N,) or None
         What rounding has taken off the targets where an offset was subtracted from them.
-    s : array of shape (N,)
-        The weights divided by their sum; with an offset times f.
     """
 
     samples: Samples
@@ -166,17 +159,21 @@ class Problem:
 
     @property
     def design(self) -> Design:
-        """X as the solvers see it."""
+        """X as the solvers see it.
+
+        With an intercept it is centred by the weighted column means, which changes nothing but the meaning of b (see `intercept_of`
+        and `centred_intercept`) and conditions the problem far better.
+        """
         return self.samples.design
 
     @property
     def y(self) -> Any:
-        """The targets."""
+        """The targets; less their mean, `level`, where there is an intercept and that takes no digit of them."""
         return self.samples.y
 
     @property
     def s(self) -> Any:
-        """The weights."""
+        """The weights divided by their sum; with an offset times f."""
         return self.samples.s
 
     @property
