@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from cases import without_features
 from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, certify, solve, sparse_path
 from diht.design import as_design, relaxation
 from diht.design.definite import Definite
 from diht.duality import primal, saddle_point
-from diht.intercept import balanced, increasing_root
+from diht.intercept import increasing_root
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.result import Status
 from diht.solvers.base import Start
@@ -156,11 +157,10 @@ def test_gap_terms_of_extreme_predictions_and_dual_points(name: str) -> None:
 class _HalfWrong(Squared):
     """The squared loss with a conjugate that is too small by one part in ten million of its curvature."""
 
+    pieces = None
+
     def conjugate(self, a: Any, y: Any) -> Any:
         return a * y + (0.25 - 1e-7) * a * a
-
-    def kernel(self) -> None:
-        return None
 
 
 @pytest.mark.parametrize("size", [1e-100, 1.0, 1e70])
@@ -325,7 +325,7 @@ def test_balanced_dual_points_of_any_size(loss: Loss, size: float) -> None:
     rng = np.random.default_rng(0)
     y = np.where(rng.random(30) < 0.5, -1.0, 1.0) if loss.task == "classification" else rng.integers(1, 5, 30) * 1.0
     s, alpha = 10.0 ** rng.uniform(-4, 0, 30), size * rng.standard_normal(30)
-    found = balanced(loss, alpha, y, s)
+    found = without_features(y, s).balanced(loss, alpha)
     low, high = loss.domain(y)
     assert abs(s @ found) <= 1e-14 * float(s @ (np.abs(alpha) + np.abs(found)))
     assert np.all((found >= low) & (found <= high))

@@ -29,7 +29,7 @@ from diht.estimators import (
     standard_deviations,
     validated,
 )
-from diht.losses import Loss, Poisson
+from diht.losses import Loss
 from diht.multinomial import (
     Multinomial,
     MultinomialProblem,
@@ -298,7 +298,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge to try.
-    loss : {"squared", "huber"} or Loss, default="squared"
+    loss : str or Loss, default="squared"
         As in `SparseRegressor`.
     criterion : {"score", "1se", "aic", "bic", "ebic"}, default="score"
         How k and lam are chosen: the best mean score; the smallest k within one standard error of it (the standard deviation of the
@@ -437,7 +437,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         return self
 
     def _scoring(self) -> str | None:
-        return "neg_mean_poisson_deviance" if isinstance(self._loss(), Poisson) else "neg_mean_squared_error"
+        return self._loss().scoring
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None
@@ -456,7 +456,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge to try.
-    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge", "multinomial"} or Loss, default="logistic"
+    loss : str or Loss, default="logistic"
         As in `SparseClassifier`; "multinomial" for more than two classes.
     criterion : {"score", "1se", "aic", "bic", "ebic"}, default="score"
         How k and lam are chosen: the best mean score; the smallest k within one standard error of it (the standard deviation of the

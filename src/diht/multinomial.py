@@ -28,17 +28,19 @@ from diht.design import Design, spectral_bound
 from diht.design.definite import Definite
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Screening, _raised
 from diht.exact import CLEAR
-from diht.losses import Squared
+from diht.losses import LOSSES, Declared, Loss, Squared
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.selection import top_k
 from diht.solvers import Auto
 
 __all__ = [
+    "ALL_LOSSES",
     "Multinomial",
     "MultinomialBound",
     "MultinomialProblem",
     "MultinomialResult",
+    "losses_with_probabilities",
     "solve_multinomial",
     "solve_multinomial_path",
 ]
@@ -79,11 +81,21 @@ _KICKS, _AWAY = 12, 3  # attempts from the best support without a few of its fea
 
 
 @dataclass(frozen=True)
-class Multinomial:
+class Multinomial(Declared):
     """The loss by its name, where a model is spoken of: that of one sample is a function of the scores of all classes."""
 
     name: ClassVar[str] = "multinomial"
     task: ClassVar[str] = "classification"
+    is_likelihood: ClassVar[bool] = True
+
+
+ALL_LOSSES: dict[str, type[Loss] | type[Multinomial]] = {**LOSSES, Multinomial.name: Multinomial}
+"""Every loss by its name: those of one target, and that of all classes."""
+
+
+def losses_with_probabilities() -> list[str]:
+    """Return their names."""
+    return [name for name, kind in ALL_LOSSES.items() if kind().has_probabilities]
 
 
 def check_multinomial(solver: Any, exact: bool = False, **others: Any) -> None:

@@ -53,22 +53,15 @@ class Problem:
     n_threads : int, optional
         Threads of the compiled kernels; None takes what the machine allows.
     offset : array of shape (N,), optional
-        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For the squared, Huber and Poisson
-        losses, which turn it into other targets (and weights): l(u + offset, y) = f l(u, z), see `Loss.with_offset`.
+        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For losses that turn
+        it into other targets (and weights), l(u + offset, y) = f l(u, z), as squared, Huber and Poisson do; see `Loss.with_offset`.
 
     Attributes
     ----------
     samples : Samples
         The rows, with all that is as long as they are many.
-    design : Design
-        X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
-        the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
-    y : array of shape (N,)
-        The targets; less their mean, `level`, where there is an intercept and that takes no digit of them.
     tail : array of shape (N,) or None
         What rounding has taken off the targets where an offset was subtracted from them.
-    s : array of shape (N,)
-        The weights divided by their sum; with an offset times f.
     """
 
     samples: Samples
@@ -175,17 +168,21 @@ class Problem:
 
     @property
     def design(self) -> Design:
-        """X as the solvers see it."""
+        """X as the solvers see it.
+
+        With an intercept it is centred by the weighted column means, which changes nothing but the meaning of b (see `intercept_of`
+        and `centred_intercept`) and conditions the problem far better.
+        """
         return self.samples.design
 
     @property
     def y(self) -> Any:
-        """The targets."""
+        """The targets; less their mean, `level`, where there is an intercept and that takes no digit of them."""
         return self.samples.y
 
     @property
     def s(self) -> Any:
-        """The weights."""
+        """The weights divided by their sum; with an offset times f."""
         return self.samples.s
 
     @property

@@ -29,7 +29,6 @@ from diht.design.base import gamma
 from diht.design.gram import Gram, PreciseGram, gram
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Indices, Screening, Vector, _norm, _raised
 from diht.exact import CLEAR
-from diht.losses import Squared
 from diht.samples import Rows, added
 
 if TYPE_CHECKING:
@@ -176,7 +175,7 @@ class ShiftedBound(Bound):
     def renewed(self, problem: Problem) -> Bound:
         """Compute the bound again: what features outside J cost, that sigma is a shift, and the value at p."""
         d = problem.shape[1]
-        if not isinstance(problem.loss, Squared) or self.p.shape != (d,):
+        if not problem.loss.is_squared_error or self.p.shape != (d,):
             return super().renewed(problem)
         origin, ceiling = None if self.origin is None else self.origin.renewed(problem), np.inf
         if origin is not None:
@@ -241,7 +240,7 @@ def shifted_bound(
 
     `constraint` may be a part of the problem's, such as a node of a search tree; the bound then speaks of that part only.
     """
-    if not isinstance(problem.loss, Squared):
+    if not problem.loss.is_squared_error:
         raise ValueError(f"a shift needs the squared loss, got {problem.loss}")
     everything = np.arange(problem.shape[1])
     features = everything if features is None else np.unique(np.asarray(features, dtype=np.int64))

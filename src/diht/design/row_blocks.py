@@ -46,8 +46,9 @@ class RowBlocks(StoredDesign):
 
     def _equal_runs(self, n_runs: int) -> list[tuple[int, int]]:
         """Cut the blocks into runs of about equal size."""
-        ends = np.cumsum([block.nbytes for block in self.blocks])
-        cuts = np.searchsorted(ends, np.arange(1, n_runs) * (int(ends[-1]) / n_runs)) + 1
+        sizes = np.array([block.nbytes for block in self.blocks])
+        middles = np.cumsum(sizes) - sizes / 2
+        cuts = np.searchsorted(middles, np.arange(1, n_runs) * (self._nbytes / n_runs))
         return [(a, b) for a, b in pairwise([0, *cuts.tolist(), len(self.blocks)]) if a < b]
 
     @property

@@ -13,9 +13,8 @@ weights and the parts of the vectors that belong to them. It must treat each sam
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Design, Step
+from diht.intercept import added, balanced, best_intercept
 from diht.losses import Loss
 from diht.samples.partition import Blocks
 
@@ -32,15 +32,6 @@ T = TypeVar("T")
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Rows: TypeAlias = Any  # N numbers, where the rows live
-
-
-def added(sums: Iterable[float]) -> float:
-    """Add the sums of blocks, rounded once."""
-    sums = list(sums)
-    try:
-        return math.fsum(sums)
-    except (OverflowError, ValueError):  # some are infinite, or their sum is
-        return float(sum(sums))
 
 
 class Chosen(ABC):
@@ -73,7 +64,11 @@ class Samples(ABC):
         X, asked for nothing that is as long as the samples.
     y, s : Rows
         The targets and the weights.
+    whole : bool
+        Whether there is one block: a search along the samples may then run where they are.
     """
+
+    whole = False
 
     design: Design
     y: Rows
@@ -155,13 +150,13 @@ class Samples(ABC):
 
     # The intercept
 
-    @abstractmethod
     def best_intercept(self, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
         """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``, searched from `start`."""
+        return best_intercept(self, loss, u, start, compiled)
 
-    @abstractmethod
     def balanced(self, loss: Loss, alpha: Rows) -> Rows:
         """Project `alpha`, in the metric of the weights, on F and ``sum_i s_i alpha_i = 0``, to rounding."""
+        return balanced(self, loss, alpha)
 
     # Products with X
 

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Design, Step, spectral_bound, stacked
-from diht.intercept import increasing_root
-from diht.losses import Loss
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.partition import Blocks, make_blocks
@@ -104,25 +102,6 @@ class BlockSamples(Samples):
     def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenInBlocks:
         """Choose the samples for which ``f(y, s, *rows)`` is true."""
         return ChosenInBlocks(tuple(block.chosen(f, *parts) for block, parts in self._parts(rows)))
-
-    def best_intercept(self, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
-        """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``; an evaluation asks every block."""
-
-        def slope(b: float) -> float:
-            return self.total(lambda y, u: loss.derivative(u + b, y), u)
-
-        noise = 2.0**-50 * self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
-        return increasing_root(slope, start, noise)
-
-    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
-        """Project `alpha` on F and ``sum_i s_i alpha_i = 0``; an evaluation asks every block."""
-
-        def shifted(b: float) -> Callable[[Vector, Vector], Vector]:
-            return lambda y, a: np.clip(a + b, *loss.domain(y))
-
-        noise = 2.0**-50 * self.total(lambda y, a: np.abs(a), alpha)
-        b = increasing_root(lambda b: self.total(shifted(b), alpha), 0.0, noise)
-        return self.map(lambda y, s, a: shifted(b)(y, a), alpha)
 
     def spectral_bound(self, part: Rows | None = None) -> float:
         """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""

@@ -9,13 +9,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design, Step, spectral_bound
-from diht.intercept import balanced, best_intercept
+from diht.design import DenseDesign, Design, Step, spectral_bound
 from diht.losses import Loss
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.partition import Blocks, make_blocks
 
-__all__ = ["MemorySamples"]
+__all__ = ["MemorySamples", "null_intercept"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -51,8 +50,15 @@ class ChosenInMemory(Chosen):
 class MemorySamples(Samples):
     """A design with its targets and weights."""
 
+    whole = True
+
     def __init__(self, design: Design, y: Vector, s: Vector) -> None:
         self.design, self.y, self.s = design, y, s
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return len(self.y)
 
     def each(self, f: Callable[..., T], *rows: Rows) -> list[T]:
         """Return ``f(y, s, *rows)`` of the one block that there is."""
@@ -81,14 +87,6 @@ class MemorySamples(Samples):
     def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenInMemory:
         """Choose the samples for which ``f(y, s, *rows)`` is true."""
         return ChosenInMemory(np.flatnonzero(f(self.y, self.s, *rows)))
-
-    def best_intercept(self, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
-        """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``."""
-        return best_intercept(loss, u, self.y, self.s, start, compiled)
-
-    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
-        """Project `alpha` on F and ``sum_i s_i alpha_i = 0``."""
-        return balanced(loss, alpha, self.y, self.s)
 
     def spectral_bound(self, part: Rows | None = None) -> float:
         """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
@@ -135,3 +133,8 @@ class MemorySamples(Samples):
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
         """Compute X coef plus constants in twice the precision, and bounds on the errors."""
         return self.design.predictions(coef, *constants, less=less)
+
+
+def null_intercept(loss: Loss, y: Vector, s: Vector) -> float:
+    """Return the best intercept of the model without features."""
+    return MemorySamples(DenseDesign(np.empty((len(y), 0))), y, s).best_intercept(loss, np.zeros_like(y))

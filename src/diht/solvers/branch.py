@@ -21,7 +21,6 @@ from diht.design.threads import run_parts
 from diht.duality import Bound, Screening, dual_from_primal, lower_bound, upper_bound
 from diht.exact import CLEAR
 from diht.fit import Fit
-from diht.losses import Squared
 from diht.problem import Problem
 from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
@@ -169,7 +168,7 @@ def _of_leaves(
 def _fits(problem: Problem, tree: TreeBound) -> bool:
     """Whether a tree can speak of a problem at all: its loss, its numbers of samples and features, and how many are allowed."""
     n, d = problem.shape
-    by_gram = isinstance(problem.loss, Squared) and problem.constraint.is_plain
+    by_gram = problem.loss.is_squared_error and problem.constraint.is_plain
     if (tree.shifted and not by_gram) or tree.features.max(initial=-1) >= d:
         return False
     known = np.zeros(d, dtype=bool)
@@ -556,7 +555,7 @@ def _workers(
     """One solver of nodes for each thread, the shift that they use, and a first proof; a known shift is proved already."""
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
-    if isinstance(problem.loss, Squared) and problem.constraint.is_plain:
+    if problem.loss.is_squared_error and problem.constraint.is_plain:
         known = _node_gram(problem, features)
         if sigma is None:
             sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)

@@ -16,8 +16,7 @@ from diht.constraint import Constraint
 from diht.design import Design, ProximalAscent, spectral_bound
 from diht.design.quadratic import Minimiser
 from diht.duality import feasible
-from diht.intercept import best_intercept
-from diht.losses import Loss, QuadraticConjugate
+from diht.losses import Loss
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
@@ -82,7 +81,7 @@ class Engine(ABC):
         """Take a model, given Xw, with its best intercept (searched from b)."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(problem.loss, product, problem.y, problem.s, b, self.many)
+            b = problem.samples.best_intercept(problem.loss, product, b, self.many)
         self.w, self.b, self.u = w, b, product + b
         loss = float(problem.s @ problem.loss.value(self.u, problem.y))
         self.value = loss + problem.lam * self.constraint.relaxation(w)
@@ -180,7 +179,7 @@ class NewtonEngine(Engine):
         """Take the loss with so much smoothing, in units of the targets' size."""
         loss = self.problem.loss
         self.strength = strength
-        if isinstance(loss, QuadraticConjugate) and (loss.low > -np.inf or loss.high < np.inf):
+        if loss.pieces is not None and loss.pieces.is_bounded:
             self.loss: Loss = Central(loss, strength * self.size)
         elif not loss.differentiable:
             self.loss = Moreau(loss, strength * self.size)
@@ -191,7 +190,7 @@ class NewtonEngine(Engine):
         """The model of w with its best intercept, for the smoothed loss."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b, self.many)
+            b = problem.samples.best_intercept(self.loss, product, b, self.many)
         value = float(problem.s @ self.loss.value(product + b, problem.y)) + problem.lam * self.constraint.relaxation(w)
         return _Model(w, product, b, value)
 
@@ -357,7 +356,7 @@ class GradientEngine(Engine):
         problem = self.problem
         for _ in range(10):
             product = self.part.matvec(self.point)
-            b = best_intercept(self.loss, product, problem.y, problem.s, self.b) if problem.fit_intercept else 0.0
+            b = problem.samples.best_intercept(self.loss, product, self.b) if problem.fit_intercept else 0.0
             slopes = np.asarray(self.loss.derivative(product + b, problem.y))
             gradient = self.part.rmatvec(problem.s * slopes)
             w = self.proximal(gradient, product, b)

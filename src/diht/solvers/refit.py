@@ -27,8 +27,7 @@ from diht.design import CoordinateAscent, Design, central_path
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal
 from diht.fit import Fit
-from diht.intercept import balanced, best_intercept
-from diht.losses import Logistic, Loss, Poisson, QuadraticConjugate, Squared
+from diht.losses import Loss, Pieces
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
@@ -49,7 +48,6 @@ _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
-_SMOOTH = Squared, Logistic, Poisson  # losses whose curvature does not jump
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
 _HALVINGS = tuple(
@@ -144,11 +142,12 @@ def _within_signs(
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
-    if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
+    if loss.pieces is not None:
         short, worth = (_SHORT_FAST, _PER_ENTRY_FAST) if _ascends_fast(objective) else (_SHORT, _PER_ENTRY)
-        if _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12)):
+        long = _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12))
+        if long and loss.kernel() is not None:
             return _ascended
-        if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
+        if loss.pieces.is_bounded:  # without an end one step of Newton's method will do
             return _interior
     return _newton if loss.differentiable else _smoothed
 
@@ -176,7 +175,7 @@ class Objective:
         """Return the model of x with its best intercept (searched from b), given Xx."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b, self.many)
+            b = problem.samples.best_intercept(self.loss, product, b, self.many)
             product = product + b
         value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
         return Fit(problem.shape[1], self.support, x, b, value, product)
@@ -195,26 +194,26 @@ def _direct_cost(design: Design) -> float:
 
 def _interior(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
-    loss = objective.loss
-    assert isinstance(loss, QuadraticConjugate)
-    best, bound, alpha = _on_central_path(objective, loss, max(rtol, _EXACT))
+    pieces = objective.loss.pieces
+    assert pieces is not None
+    best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
     if best.objective - bound <= max(rtol, _HIDDEN) * abs(best.objective):
         return best
-    if loss.mu > 0.0:
+    if pieces.mu > 0.0:
         polished = _newton(replace(objective, many=True), best.values, best.b, rtol)
     else:
         polished, _ = _at_kinks(objective, alpha, best.b)
     return min(best, polished, key=lambda model: model.objective)
 
 
-def _on_central_path(objective: Objective, loss: QuadraticConjugate, rtol: float) -> tuple[Fit, float, Vector]:
+def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple[Fit, float, Vector]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
     problem, design = objective.problem, objective.design
     x, b, bound, seen, point = central_path(
-        design, loss, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
+        design, pieces, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
     )
     model = objective.model(x, design.matvec(x), b)
-    alpha = np.asarray(loss.derivative(model.u, problem.y))
+    alpha = np.asarray(objective.loss.derivative(model.u, problem.y))
     alpha[seen] = point
     return model, bound, alpha
 
@@ -234,7 +233,7 @@ def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
         ascent.epoch()
         if epoch % _EPOCHS_BETWEEN_GAPS and not objective.stop():
             continue
-        feasible = balanced(problem.loss, alpha, problem.y, problem.s) if problem.fit_intercept else alpha
+        feasible = problem.samples.balanced(problem.loss, alpha) if problem.fit_intercept else alpha
         x = -design.rmatvec(problem.s * feasible) / problem.lam
         bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
         candidate = objective.model(x, design.matvec(x), best.b)
@@ -265,9 +264,7 @@ def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
         if solve is not None:
             direction, before = solve(gradient), decrease
             decrease = -float(gradient @ direction)
-        again = isinstance(objective.loss, _SMOOTH) and decrease <= max(
-            0.5 * rtol * abs(model.objective), _REUSED * before
-        )
+        again = objective.loss.smoothness >= 2 and decrease <= max(0.5 * rtol * abs(model.objective), _REUSED * before)
         if solve is None or not again:
             curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
             solve = equations(curvature)

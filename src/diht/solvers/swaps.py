@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from diht.design import Design
 from diht.fit import Fit
-from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
@@ -97,7 +96,7 @@ def swap_search(
     rng = np.random.default_rng(random_state)
     search = _Search(problem, rtol, max_swaps, candidates, shortlist, kicks, rng, stop or (lambda: False), pool)
     best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
-    descend = _swap_exactly if _is_quadratic(problem.loss) else _swap_by_trial
+    descend = _swap_exactly if problem.loss.is_quadratic else _swap_by_trial
     while not search.stop():
         block = _Block.around(search, best)
         better = block.leave(descend(block, block.enter(best)))
@@ -251,10 +250,6 @@ def _on_short_rows(part: Problem, n_rows: int) -> bool:
     return part.design.gram_cost() <= float(n) * (n_rows + _WEIGHTED) * width and width**2 <= _MOST_ENTRIES
 
 
-def _is_quadratic(loss: Loss) -> bool:
-    return isinstance(loss, QuadraticConjugate) and loss.low == -np.inf and loss.high == np.inf
-
-
 def _candidates(search: _Search, fit: Fit) -> Indices:
     r"""Return the features outside the support that promise most, each alone: :math:`r_j^2 / H_{jj}`."""
     problem = search.problem
@@ -283,7 +278,7 @@ def _curvature(problem: Problem, fit: Fit) -> Vector:
     That is how far they move where one feature goes and another comes; from so far a loss with kinks or flat parts is curved.
     """
     loss, u, y, s = problem.loss, fit.margins(problem), problem.y, problem.s
-    if _is_quadratic(loss):
+    if loss.is_quadratic:
         return np.asarray(loss.second_derivative(u, y))
     h = float(np.sqrt(s @ (u - fit.b) ** 2 / max(len(fit.support), 1))) or float(s @ np.abs(y)) or 1.0
     return np.asarray((loss.derivative(u + h, y) - loss.derivative(u - h, y)) / (2.0 * h))
