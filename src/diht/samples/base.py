@@ -157,6 +157,10 @@ class Samples(ABC):
         """Tell whether a vector has an entry other than zero."""
         return any(self.each(lambda y, s, a: bool(np.any(a)), rows))
 
+    def bytes_of(self, rows: Rows) -> int:
+        """Memory that a vector takes."""
+        return sum(self.each(lambda y, s, a: int(a.nbytes), rows))
+
     def finite(self, rows: Rows) -> bool:
         """Tell whether all entries of a vector are finite numbers."""
         return all(self.each(lambda y, s, a: bool(np.all(np.isfinite(a))), rows))

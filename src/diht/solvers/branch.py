@@ -22,6 +22,7 @@ from diht.duality import Bound, Screening, dual_from_primal, lower_bound, upper_
 from diht.exact import CLEAR
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.samples import Rows
 from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
 from diht.solvers.base import Point, Solver, Start, never
@@ -58,7 +59,7 @@ class Leaf:
         No model of the node has an objective below it.
     rounding : float
         What was subtracted from it for rounding.
-    proof : array
+    proof : Rows or array of shape (d,)
         The dual point of the bound: alpha, or p of a shift.
     w : array of shape (d,)
         The relaxation's model, from which its children start.
@@ -72,18 +73,13 @@ class Leaf:
     outside: Indices
     bound: float
     rounding: float
-    proof: Vector = field(repr=False)
+    proof: Rows = field(repr=False)
     w: Vector = field(repr=False)
     feature: int = -1
     exhausted: bool = False
 
     def __lt__(self, other: Leaf) -> bool:
         return self.bound < other.bound
-
-    @property
-    def nbytes(self) -> int:
-        """Memory that it takes."""
-        return self.inside.nbytes + self.outside.nbytes + self.proof.nbytes + self.w.nbytes
 
     def children(self) -> tuple[tuple[Leaf, Indices, Indices], ...]:
         """The two parts: with the feature, and without; where nothing is undecided, the node itself, to be solved further."""
@@ -167,7 +163,7 @@ def _of_leaves(
 
 def _fits(problem: Problem, tree: TreeBound) -> bool:
     """Whether a tree can speak of a problem at all: its loss, its numbers of samples and features, and how many are allowed."""
-    n, d = problem.shape
+    d = problem.shape[1]
     by_gram = problem.loss.is_squared_error and problem.constraint.is_plain
     if (tree.shifted and not by_gram) or tree.features.max(initial=-1) >= d:
         return False
@@ -175,7 +171,8 @@ def _fits(problem: Problem, tree: TreeBound) -> bool:
     known[tree.features] = True
 
     def fits(leaf: Leaf) -> bool:
-        if leaf.w.shape != (d,) or leaf.proof.shape != (d if tree.shifted else n,):
+        holds = np.shape(leaf.proof) == (d,) if tree.shifted else problem.samples.holds(leaf.proof)
+        if leaf.w.shape != (d,) or not holds:
             return False
         decided = np.append(leaf.inside, leaf.outside)
         elsewhere = tree.shifted and bool(np.any(leaf.proof[~known]))
@@ -232,9 +229,7 @@ class Nodes(ABC):
     stop: Callable[[], bool] = staticmethod(never)
 
     @abstractmethod
-    def solve(
-        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
-    ) -> tuple[Proved, Vector, Vector]:
+    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
         """Return a bound on a node, its proof and the relaxation's model, starting from those of its parent.
 
         The relaxation need not be solved further than to a bound of `objective`.
@@ -247,9 +242,7 @@ class GramNodes(Nodes):
     def __init__(self, problem: Problem, features: Indices, sigma: float, known: Gram | None) -> None:
         self.relaxation = GramRelaxation(problem, features, sigma, known, many=True)
 
-    def solve(
-        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
-    ) -> tuple[Proved, Vector, Vector]:
+    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
         """Minimise on the Gram matrix."""
         solved = self.relaxation.solve(constraint, w, tol=_ACCURACY, cutoff=objective)
         rounding = solved.bound - solved.safe
@@ -267,9 +260,7 @@ class NewtonNodes(Nodes):
         alpha = start.dual(problem)
         self.engine = NewtonEngine(self.part, None, alpha, np.zeros(len(features)), 0.0, many=True)
 
-    def solve(
-        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
-    ) -> tuple[Proved, Vector, Vector]:
+    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
         """Newton's method until the bound is good enough."""
         part = self.part.replaced(constraint=constraint.within(self.features))
         engine = self.engine
@@ -312,9 +303,7 @@ class RelaxedNodes(Nodes):
         self.problem = problem
         self.outside = np.setdiff1d(np.arange(problem.shape[1]), features)
 
-    def solve(
-        self, constraint: Constraint, w: Vector, proof: Vector, objective: float
-    ) -> tuple[Proved, Vector, Vector]:
+    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
         """Solve the relaxation from the parent's dual point."""
         node = self.problem.replaced(constraint=constraint.restricted(np.empty(0, dtype=np.int64), self.outside))
         relaxed = Relaxed(accuracy=_ACCURACY)
@@ -359,6 +348,11 @@ class _Tree:
         """Whether proofs are vectors p."""
         return isinstance(self.workers[0], GramNodes)
 
+    def bytes_of(self, leaf: Leaf) -> int:
+        """Memory that a leaf takes."""
+        proof = leaf.proof.nbytes if self.shifted else self.problem.samples.bytes_of(leaf.proof)
+        return int(leaf.inside.nbytes + leaf.outside.nbytes + leaf.w.nbytes + proof)
+
     @property
     def objective(self) -> float:
         """The best objective known."""
@@ -379,7 +373,7 @@ class _Tree:
                 self.closed.append(leaf)
             else:
                 batch.append(leaf)
-                self.nbytes -= leaf.nbytes
+                self.nbytes -= self.bytes_of(leaf)
         children = [child for leaf in batch for child in leaf.children()]
         n = len(self.workers)
         dealt = [(worker, children[i::n]) for i, worker in enumerate(self.workers) if children[i::n]]
@@ -408,7 +402,7 @@ class _Tree:
                 proved, proof = solved, own
         return replace(self.leaf(inside, outside, proved, proof, w), exhausted=exhausted)
 
-    def leaf(self, inside: Indices, outside: Indices, proved: Proved, proof: Vector, w: Vector) -> Leaf:
+    def leaf(self, inside: Indices, outside: Indices, proved: Proved, proof: Rows, w: Vector) -> Leaf:
         """A leaf with what to split it on."""
         constraint = self.problem.constraint.restricted(inside, outside)
         free = np.setdiff1d(self.features, constraint.closure(np.union1d(inside, outside)))
@@ -426,7 +420,7 @@ class _Tree:
 
     def keep(self, leaf: Leaf) -> None:
         """Put a leaf among the open ones, or the closed."""
-        self.nbytes += leaf.nbytes
+        self.nbytes += self.bytes_of(leaf)
         if self.is_closed(leaf):
             self.closed.append(leaf)
         else:
