@@ -84,7 +84,7 @@ _SCIKIT_LEARNS = (
 
 def _skip(app, what, name, obj, skip, options):
     """Leave out what scikit-learn adds to every estimator, and attributes that the class tells of itself."""
-    return skip or name in _SCIKIT_LEARNS or name == "mu"
+    return skip or name in (*_SCIKIT_LEARNS, "mu", "smoothness", "pieces")
 
 
 def _formulas(app, what, name, obj, options, lines):

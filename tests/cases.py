@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from diht.design import AffineView, Design, as_design, row_blocks
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
+from diht.samples import BlockSamples, MemorySamples, Samples
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
 
 LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber(), Poisson()]
@@ -71,6 +72,14 @@ def _blocks(convert: Callable[[np.ndarray], object], dtype: type = np.float64) -
         return row_blocks([convert(block) for block in blocks], n_threads=2), A.astype(np.float64)
 
     return make
+
+
+def without_features(y: np.ndarray, s: np.ndarray, cut: int = 0) -> Samples:
+    """Targets and weights, in one piece or cut into two."""
+    X = np.zeros((len(y), 1))
+    if not 0 < cut < len(y):
+        return MemorySamples(as_design(X), y, s)
+    return BlockSamples.of(row_blocks([X[:cut], X[cut:]]), y, s)
 
 
 def _affine(make: Maker, center: bool, scale: bool) -> Maker:

@@ -229,7 +229,9 @@ def _overflows(case: Case, w: Any, b: float) -> bool:
     """Whether a model's objective is beyond float64, or a count that it predicts."""
     with np.errstate(over="ignore", invalid="ignore"):
         u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale) + b
-    counts = case.loss == "poisson" and bool(np.max(u + (0.0 if case.offset is None else case.offset)) > 280.0)
+    seen = slice(None) if case.weights is None else case.weights > 0.0
+    u = (u + (0.0 if case.offset is None else case.offset))[seen]
+    counts = case.loss == "poisson" and bool(np.max(u) > 280.0)
     return counts or Oracle(case).handed_out(w, b, True) > _huge(case)
 
 
@@ -368,7 +370,8 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
     better = _better_objective(oracle, certificate)
     known = min((value for value in (exact, better) if value is not None), default=None)
     # A search that `certify` makes may attain a little less than the model that it was given, and not call it better.
-    if known is not None and call.kind != "certify" and Decimal(float(certificate.attained)) * slack < known:
+    attained = Decimal(float(certificate.attained)) * slack
+    if known is not None and known > oracle.smallest and call.kind != "certify" and attained < known:
         yield "false claims", f"{certificate.attained!r} is called attained, but the model has {known:.20g}"
     yield from _about_features(oracle, certificate, slack, counts)
     yield from _better(oracle, certificate, better)

@@ -1,7 +1,10 @@
 """Answers that owe nothing to the solvers: brute force, closed forms, exact arithmetic, and data to ask about."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
+from types import SimpleNamespace
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -10,7 +13,7 @@ from numpy.typing import NDArray
 
 from diht import Problem
 from diht.duality import primal
-from diht.losses import Loss
+from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.solvers.refit import refit
 
 Vector = NDArray[np.float64]
@@ -25,7 +28,7 @@ mp.dps = 60
 def targets(loss: Loss, u: Vector, rng: np.random.Generator) -> Vector:
     """Noisy targets for the predictions u that suit a loss; both classes occur."""
     noisy = u + 0.5 * np.abs(u).mean() * rng.standard_normal(len(u))
-    if loss.name == "poisson":
+    if loss.nonnegative_targets:
         return rng.poisson(np.exp(np.clip(u, -3.0, 3.0))).astype(np.float64)
     if loss.task == "regression":
         return noisy
@@ -116,25 +119,131 @@ def ridge(X: Vector, y: Vector, s: Vector, lam: float, fit_intercept: bool) -> t
 # Exact arithmetic: sixty digits, the numbers that the problem stores taken as they are
 
 
+TEXTBOOK = Squared, SmoothedHinge, Hinge, Logistic, SquaredHinge, Huber, Poisson
+
+
+def textbook(loss: Loss, mp: Any = mp) -> SimpleNamespace:
+    """The row of a loss, from its textbook formulas written anew: value, derivative, conjugate and its derivative on F.
+
+    For a loss without a row, its own formulas in so many digits.
+    """
+    zero = mp.mpf(0)
+
+    def x_log_x(p: Any) -> Any:
+        return p * mp.log(p) if p > 0 else zero
+
+    match loss:
+        case Poisson():
+            return SimpleNamespace(
+                value=lambda u, y: mp.exp(u) - y * u - y + x_log_x(y),
+                derivative=lambda u, y: mp.exp(u) - y,
+                conjugate=lambda a, y: x_log_x(a + y) - x_log_x(y) - a,
+                conjugate_derivative=lambda a, y: mp.log(a + y) if a + y > 0 else -mp.inf,
+                contains=lambda a, y: a + y >= 0,
+            )
+        case Squared():
+            return SimpleNamespace(
+                value=lambda u, y: (y - u) ** 2,
+                derivative=lambda u, y: 2 * (u - y),
+                conjugate=lambda a, y: a**2 / 4 + y * a,
+                conjugate_derivative=lambda a, y: a / 2 + y,
+                contains=lambda a, y: True,
+            )
+        case SmoothedHinge(gamma=g):
+            g = mp.mpf(g)
+            return SimpleNamespace(
+                value=lambda u, y: (
+                    zero if y * u >= 1 else 1 - y * u - g / 2 if y * u < 1 - g else (1 - y * u) ** 2 / (2 * g)
+                ),
+                derivative=lambda u, y: zero if y * u >= 1 else -y if y * u < 1 - g else -y * (1 - y * u) / g,
+                conjugate=lambda a, y: y * a + g / 2 * a**2,
+                conjugate_derivative=lambda a, y: y + g * a,
+                contains=lambda a, y: -1 <= y * a <= 0,
+            )
+        case Hinge():
+            return SimpleNamespace(
+                value=lambda u, y: max(zero, 1 - y * u),
+                derivative=lambda u, y: -y if y * u < 1 else zero,
+                conjugate=lambda a, y: y * a,
+                conjugate_derivative=lambda a, y: y,
+                contains=lambda a, y: -1 <= y * a <= 0,
+            )
+        case Logistic():
+            return SimpleNamespace(
+                value=lambda u, y: mp.log1p(mp.exp(-y * u)),
+                derivative=lambda u, y: -y / (1 + mp.exp(y * u)),
+                conjugate=lambda a, y: x_log_x(-y * a) + ((1 + y * a) * mp.log1p(y * a) if y * a > -1 else zero),
+                conjugate_derivative=lambda a, y: (
+                    -y * mp.log(-y * a / (1 + y * a)) if 0 < -y * a < 1 else -y * mp.inf * (1 if y * a < 0 else -1)
+                ),
+                contains=lambda a, y: 0 <= -y * a <= 1,
+            )
+        case SquaredHinge():
+            return SimpleNamespace(
+                value=lambda u, y: max(zero, 1 - y * u) ** 2,
+                derivative=lambda u, y: -2 * y * max(zero, 1 - y * u),
+                conjugate=lambda a, y: y * a + a**2 / 4,
+                conjugate_derivative=lambda a, y: y + a / 2,
+                contains=lambda a, y: y * a <= 0,
+            )
+        case Huber(delta=d):
+            d = mp.mpf(d)
+            return SimpleNamespace(
+                value=lambda u, y: (u - y) ** 2 / 2 if abs(u - y) <= d else d * abs(u - y) - d**2 / 2,
+                derivative=lambda u, y: min(max(u - y, -d), d),
+                conjugate=lambda a, y: y * a + a**2 / 2,
+                conjugate_derivative=lambda a, y: y + a,
+                contains=lambda a, y: abs(a) <= d,
+            )
+    return _own_formulas(loss, mp)
+
+
+class Digits(np.ndarray):
+    """Numbers of many digits, in which a loss evaluates its formulas as they are written."""
+
+    def __array_namespace__(self, api_version: str | None = None) -> SimpleNamespace:
+        return DIGITS
+
+
+def _elementwise(function: Callable[..., Any], n_arguments: int) -> Callable[..., Any]:
+    each = np.frompyfunc(function, n_arguments, 1)
+    return lambda *arrays: np.asarray(each(*arrays), dtype=object).view(Digits)
+
+
+DIGITS = SimpleNamespace(
+    **{
+        name: _elementwise(getattr(mpmath, name), 1)
+        for name in ("exp", "expm1", "log", "log1p", "sqrt", "sign", "cosh")
+    },
+    **{name: _elementwise(getattr(mpmath, name), 1) for name in ("sinh", "tanh", "atanh")},
+    abs=_elementwise(abs, 1),
+    square=_elementwise(lambda x: x * x, 1),
+    hypot=_elementwise(mpmath.hypot, 2),
+    maximum=_elementwise(max, 2),
+    minimum=_elementwise(min, 2),
+    where=_elementwise(lambda holds, x, y: x if holds else y, 3),
+    clip=_elementwise(
+        lambda x, low, high: max(x, low) if high is None else min(x if low is None else max(x, low), high), 3
+    ),
+)
+
+
+def _own_formulas(loss: Loss, mp: Any) -> SimpleNamespace:
+    def evaluated(method: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, y: mp.mpf(method(np.array([x]).view(Digits), np.array([y]).view(Digits))[0])
+
+    def contains(a: Any, y: Any) -> bool:
+        low, high = (np.broadcast_to(end, 1)[0] for end in loss.domain(np.array([y]).view(Digits)))
+        return low <= a <= high
+
+    names = "value", "derivative", "conjugate", "conjugate_derivative"
+    return SimpleNamespace(**{name: evaluated(getattr(loss, name)) for name in names}, contains=contains)
+
+
 def exact_conjugate(loss: Loss, a: mpf, y: mpf) -> mpf:
-    """l*(a, y) of the table of losses, written anew."""
-    t = y * a
-    if loss.name == "squared":
-        return t + a * a / 4
-    if loss.name == "huber":
-        return t + a * a / 2 if abs(a) <= loss.delta else mp.inf
-    if loss.name == "squared_hinge":
-        return t + a * a / 4 if t <= 0 else mp.inf
-    if loss.name == "poisson":
-        p = a + y
-        return (p * mpmath.log(p) if p > 0 else 0) - (y * mpmath.log(y) if y > 0 else 0) - a if p >= 0 else mp.inf
-    if not -1 <= t <= 0:
-        return mp.inf
-    if loss.name == "logistic":
-        p = -t
-        return (p * mpmath.log(p) if p > 0 else 0) + ((1 - p) * mpmath.log1p(-p) if p < 1 else 0)
-    gamma = {"hinge": 0, "smoothed_hinge": getattr(loss, "gamma", 0)}[loss.name]
-    return t + mpf(gamma) / 2 * a * a
+    """l*(a, y), infinite outside F."""
+    row = textbook(loss)
+    return row.conjugate(a, y) if row.contains(a, y) else mp.inf
 
 
 def exact_columns(problem: Problem, X: Vector) -> list[list[mpf]]:

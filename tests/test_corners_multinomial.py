@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from diht import multinomial
-from diht.multinomial import MultinomialProblem, best_intercept, dual_point, probabilities, solve_multinomial
+from diht.multinomial import (
+    MultinomialProblem,
+    best_intercept,
+    dual_point,
+    lower_bound,
+    probabilities,
+    solve_multinomial,
+)
 
 
 def separable(scale: float, lam: float, n: int = 9, k: int = 2, seed: int = 0) -> MultinomialProblem:
@@ -97,3 +104,13 @@ def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:
         patch.setattr(multinomial, "losses", counted)
         work()
     return count[0]
+
+
+def test_a_bound_whose_rounding_overflows_is_none() -> None:
+    """Columns of 1e71, and a class next to no weight: what rounding can do to the bound is beyond float64."""
+    weights = np.array([1.0, 7e123, 0.5, 1.8, 8e-9, 1.7])
+    problem = MultinomialProblem.of(
+        1e71 * np.random.default_rng(0).standard_normal((6, 3)), [1, 2, 0, 2, 0, 1], 1, 1e-3, weights
+    )
+    with np.errstate(over="raise", invalid="raise"):
+        assert lower_bound(problem, np.full((6, 3), 1.0 / 3.0) - problem.onehot).value == 0.0

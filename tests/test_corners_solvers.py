@@ -11,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, solve, sparse_path
-from diht.design import as_design
+from cases import without_features
+from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, certify, solve, sparse_path
+from diht.design import as_design, relaxation
 from diht.design.definite import Definite
 from diht.duality import primal, saddle_point
-from diht.intercept import balanced
+from diht.intercept import increasing_root
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.result import Status
 from diht.solvers.base import Start
@@ -26,6 +27,8 @@ from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
 from diht.solvers.smoothing import Central
+from diht.solvers.steps import longest_step
+from diht.solvers.swaps import _chord
 from diht.structure import Structured, constrained
 
 Vector = NDArray[np.float64]
@@ -154,11 +157,10 @@ def test_gap_terms_of_extreme_predictions_and_dual_points(name: str) -> None:
 class _HalfWrong(Squared):
     """The squared loss with a conjugate that is too small by one part in ten million of its curvature."""
 
+    pieces = None
+
     def conjugate(self, a: Any, y: Any) -> Any:
         return a * y + (0.25 - 1e-7) * a * a
-
-    def kernel(self) -> None:
-        return None
 
 
 @pytest.mark.parametrize("size", [1e-100, 1.0, 1e70])
@@ -323,7 +325,7 @@ def test_balanced_dual_points_of_any_size(loss: Loss, size: float) -> None:
     rng = np.random.default_rng(0)
     y = np.where(rng.random(30) < 0.5, -1.0, 1.0) if loss.task == "classification" else rng.integers(1, 5, 30) * 1.0
     s, alpha = 10.0 ** rng.uniform(-4, 0, 30), size * rng.standard_normal(30)
-    found = balanced(loss, alpha, y, s)
+    found = without_features(y, s).balanced(loss, alpha)
     low, high = loss.domain(y)
     assert abs(s @ found) <= 1e-14 * float(s @ (np.abs(alpha) + np.abs(found)))
     assert np.all((found >= low) & (found <= high))
@@ -434,3 +436,142 @@ def test_a_refit_on_columns_far_from_zero(loss: Loss) -> None:
     R = np.linalg.qr(np.vstack([X / 3.0, np.sqrt(problem.lam) * np.eye(6)]), mode="r")
     step = np.linalg.solve(R, np.linalg.solve(R.T, gradient))
     assert float(gradient @ step) <= 1e-6 * values[-1]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Work that rounding makes useless
+
+
+@pytest.mark.parametrize("shortest", [0, 1, 2, 7, 40, 82, 119])
+def test_the_longest_step_is_found_in_few_trials(shortest: int) -> None:
+    """Whatever is shorter than an accepted step is accepted: 120 sizes need no 120 trials."""
+    sizes, trials = tuple(0.5**i for i in range(120)), []
+
+    def trial(size: float) -> float:
+        trials.append(size)
+        return size
+
+    assert longest_step(sizes, trial, lambda model, size: size <= 0.5**shortest) == (0.5**shortest, 0.5**shortest)
+    assert len(trials) <= min(2 * shortest + 1, 20)
+    assert len(set(trials)) == len(trials)
+    assert longest_step(sizes, trial, lambda model, size: False) is None
+
+
+class _Divided(float):
+    """A number that counts how often it is divided."""
+
+    divisions = 0
+
+    def __truediv__(self, other: float) -> float:
+        _Divided.divisions += 1
+        return float(self) / other
+
+
+@pytest.mark.parametrize("mu", [0.0, 1.0])
+@pytest.mark.parametrize("tau", [1e-1, 1e-6, 1e-12])
+def test_a_slope_near_the_end_of_its_domain_takes_few_steps(
+    mu: float, tau: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The distance from the end -1 has few digits there, and its equation cannot be met to rounding."""
+    monkeypatch.setattr(relaxation, "central_room", relaxation.central_room.py_func)  # type: ignore[attr-defined]
+    slope = relaxation.central_slope.py_func  # type: ignore[attr-defined]
+    for distance in 10.0 ** np.arange(-12.0, 13.0):
+        for u in (1.0 - distance, 1.0 + distance):
+            _Divided.divisions = 0
+            a = slope(u, 1.0, mu, -1.0, 0.0, _Divided(tau))
+            assert _Divided.divisions <= 60
+            assert -1.0 < a < 0.0
+
+            def excess(a: Any, u: float = u) -> Any:
+                a = mp.mpf(a)
+                return 1 + mu * a - tau / (1 + a) - tau / a - u
+
+            low, high = a * (1.0 + 2e-15), a * (1.0 - 2e-15)
+            with mp.workdps(50):
+                assert low <= -1.0 or excess(low) <= 0
+                assert excess(high) >= 0
+
+
+@pytest.mark.parametrize("height", [1e-3, 1e-9])
+@pytest.mark.parametrize("jump", [3.3, 1e7 + np.pi, -1e12 / 7])
+def test_a_root_at_a_jump_costs_little_more_than_bisection(height: float, jump: float) -> None:
+    """No secant halves the bracket where the function jumps."""
+    evaluated = []
+
+    def step(t: float) -> float:
+        evaluated.append(t)
+        return -1.0 if t < jump else height
+
+    assert increasing_root(step) == pytest.approx(jump, rel=1e-15)
+    assert len(evaluated) <= 80
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_compiled_intercept_is_the_same(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    u, y, s = 10.0 ** (3 * seed) * rng.standard_normal(18), np.sign(rng.standard_normal(18)), rng.random(18)
+    barriers = [Central(Hinge(), 10.0**-i) for i in (1, 5, 9)] + [Central(SquaredHinge(), 1e-4)]
+    for loss in [Hinge(), SmoothedHinge(), SquaredHinge(), Logistic(), *barriers]:
+        kernel = loss.slope_kernel()
+        assert kernel is not None
+        found = relaxation.slope_root(*kernel, u, y, s, 0.3, 1e-15)
+        plain = increasing_root(lambda b, loss=loss: float(s @ loss.derivative(u + b, y)), 0.3, 1e-15)  # type: ignore[misc]
+        assert found == pytest.approx(plain, rel=1e-7, abs=1e-9)
+        objective = [float(s @ loss.value(u + b, y)) for b in (found, plain)]
+        assert objective[0] == pytest.approx(objective[1], rel=1e-13)
+
+
+def test_a_node_whose_bound_rounding_takes_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns of 1e20 leave no bound but 0: the relaxations of the nodes are not solved to the end."""
+    X = np.array(
+        [[3e9, -3e-08, 3.87, 2.2e17, 1.344e14, 6.7491e19], [-2e11, 3e-08, 3.87, 2.2e17, 1.345e14, 6.7492e19]],
+    )
+    constraint = constrained(4, 6, sign=(1, 1, 1, 1, 0, 1))
+    problem = Problem(X, np.array([-1.0, 1.0]), Hinge(), constraint, 561.0, np.array([0.3, 0.8]))
+    steps, improve = [], NewtonEngine.improve
+    monkeypatch.setattr(NewtonEngine, "improve", lambda self: steps.append(1) or improve(self))
+    result = solve(problem, "branch")
+    assert len(steps) <= 250
+    assert result.lower_bound <= result.objective
+
+
+def test_counts_that_only_rough_predictions_make_overflow() -> None:
+    """The last sample has no features; centred, it has those of the mean, and terms of 1e19 that do not quite cancel."""
+    X = np.array(
+        [
+            [0.5066683121423989, -0.09662483263865285],
+            [0.0, -1.1543031275918845],
+            [1.1195081135880158, 0.27978227473440825],
+            [0.0, 0.0],
+        ]
+    )
+    y = np.array([2.0, 1.0, 1.0, 0.0])
+    problem = Problem(X, y, Poisson(), k=2, lam=0.7, fit_intercept=True)
+    w = np.array([-6.768635395907844e19, 1.6104980655995008e20])
+    certificate = certify(problem, w, intercept=2.0)
+    with mp.workdps(60):
+        u = [mp.mpf(float(a)) * w[0] + mp.mpf(float(b)) * w[1] + 2 for a, b in X]
+        losses = [mp.exp(t) - c * t - (c - c * mp.log(c) if c else 0) for t, c in zip(u, y.tolist(), strict=True)]
+        exact = sum(losses) / 4 + mp.mpf(0.35) * (mp.mpf(w[0]) ** 2 + mp.mpf(w[1]) ** 2)
+    assert certificate.objective == pytest.approx(float(exact), rel=1e-12)
+    assert certificate.lower_bound <= solve(problem).objective
+
+
+def test_a_count_without_weight_may_be_as_large_as_it_likes() -> None:
+    X, y = np.array([[1.0], [2.0], [900.0]]), np.array([1.0, 3.0, 1.0])
+    model = {"w": [1.0], "alpha": np.zeros(3)}
+    problem = Problem(X, y, Poisson(), k=1, lam=0.1, sample_weight=[1.0, 1.0, 0.0])
+    assert certify(problem, **model).objective == certify(Problem(X[:2], y[:2], Poisson(), 1, 0.1), [1.0]).objective  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="w must have a finite objective"):
+        certify(Problem(X, y, Poisson(), k=1, lam=0.1), **model)  # type: ignore[arg-type]
+
+
+def test_a_swap_whose_quadratic_model_overflows_is_given_up() -> None:
+    rng = np.random.default_rng(0)
+    problem = Problem(
+        rng.standard_normal((6, 2)), rng.choice([-1.0, 1.0], 6), SmoothedHinge(), 2, 0.1, fit_intercept=True
+    )
+    with np.errstate(over="raise", invalid="raise"):
+        *_, value, hopeless = _chord(problem, problem.design, np.array([1e200, -1e180]), 0.0, np.eye(2), 1.0)
+    assert hopeless
+    assert value == np.inf

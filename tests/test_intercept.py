@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from cases import LOSSES
-from diht.intercept import balanced, best_intercept, increasing_root
+from cases import LOSSES, without_features
+from diht.intercept import increasing_root
 from diht.losses import Hinge, Loss
 from oracle import targets
 
@@ -86,8 +86,8 @@ def test_piecewise_linear_functions(root: float, slope: float, start: float) -> 
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
-@given(st.integers(0, 2**32), st.sampled_from([1e-6, 1.0, 1e6]), st.booleans())
-def test_no_intercept_is_better_than_the_best(loss: Loss, seed: int, scale: float, ties: bool) -> None:
+@given(st.integers(0, 2**32), st.sampled_from([1e-6, 1.0, 1e6]), st.booleans(), st.integers(0, 5))
+def test_no_intercept_is_better_than_the_best(loss: Loss, seed: int, scale: float, ties: bool, cut: int) -> None:
     rng = np.random.default_rng(seed)
     n = rng.integers(2, 30)
     u = rng.integers(-2, 3, n).astype(float) if ties else scale * rng.standard_normal(n)
@@ -95,7 +95,8 @@ def test_no_intercept_is_better_than_the_best(loss: Loss, seed: int, scale: floa
     s = rng.random(n) * (rng.random(n) < 0.7)
     s[0] = s[-1] = 0.5
     s /= s.sum()
-    b = best_intercept(loss, u, y, s, start=float(rng.standard_normal()))
+    samples = without_features(y, s, cut)
+    b = samples.best_intercept(loss, samples.put(u), start=float(rng.standard_normal()))
 
     def total(t: float) -> float:
         return float(s @ loss.value(u + t, y))
@@ -109,12 +110,13 @@ def test_no_intercept_is_better_than_the_best(loss: Loss, seed: int, scale: floa
 def test_balanced_is_the_projection(loss: Loss) -> None:
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        n = 8
+        n, cut = 8, 2 * seed
         y = targets(loss, rng.standard_normal(n), rng)
         s = rng.random(n)
         s /= s.sum()
         alpha = 2 * rng.standard_normal(n)
-        projected = balanced(loss, alpha, y, s)
+        samples = without_features(y, s, cut)
+        projected = samples.fetch(samples.balanced(loss, samples.put(alpha)))
         assert abs(s @ projected) <= 1e-15
         assert np.all(np.isfinite(loss.conjugate(projected, y)))
         low, high = (np.broadcast_to(end, n) for end in loss.domain(y))
@@ -134,7 +136,8 @@ def test_balanced_is_the_projection(loss: Loss) -> None:
 def test_balanced_keeps_what_is_balanced() -> None:
     y = np.array([1.0, 1.0, -1.0])
     alpha = np.array([-0.25, -0.5, 0.75])
-    np.testing.assert_allclose(balanced(Hinge(), alpha, y, np.full(3, 1 / 3)), alpha, atol=1e-15)
+    samples = without_features(y, np.full(3, 1 / 3))
+    np.testing.assert_allclose(samples.balanced(Hinge(), alpha), alpha, atol=1e-15)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
@@ -146,6 +149,6 @@ def test_balanced_is_feasible_whatever_the_scale(loss: Loss, seed: int, scale: f
     s = rng.random(n)
     s /= s.sum()
     alpha = scale * rng.standard_normal(n)
-    projected = balanced(loss, alpha, y, s)
+    projected = without_features(y, s).balanced(loss, alpha)
     assert np.all(np.isfinite(loss.conjugate(projected, y)))
     assert abs(s @ projected) <= 1e-15 * (1.0 + np.abs(alpha).max())  # the shift is added to numbers of that size

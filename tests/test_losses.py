@@ -1,5 +1,6 @@
 """Every loss against its table, its conjugate, high precision, and brute force; each sample by itself."""
 
+import ast
 import copy
 import math
 import pickle
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
+from sklearn.metrics import get_scorer_names
 
 import diht
 from cases import LOSSES as DEFAULT_LOSSES
@@ -29,9 +31,9 @@ from diht.losses import (
     QuadraticConjugate,
     SmoothedHinge,
     Squared,
-    SquaredHinge,
     as_loss,
 )
+from oracle import TEXTBOOK, textbook
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class LogCosh(Loss):
 
 
 LOSS_INSTANCES: list[Loss] = [*DEFAULT_LOSSES, SmoothedHinge(gamma=0.7), Huber(delta=0.3), LogCosh()]
-FAMILY = [loss for loss in LOSS_INSTANCES if isinstance(loss, QuadraticConjugate)]
+FAMILY = [loss for loss in LOSS_INSTANCES if loss.pieces is not None]
 BUILT_IN = [loss for loss in LOSS_INSTANCES if not isinstance(loss, LogCosh)]
 CLASSIFICATION = [loss for loss in LOSS_INSTANCES if loss.task == "classification"]
 REGRESSION = [loss for loss in LOSS_INSTANCES if loss.task == "regression"]
@@ -76,7 +78,7 @@ every_loss = pytest.mark.parametrize("loss", LOSS_INSTANCES, ids=repr)
 
 
 def targets(loss: Loss, n: int, rng: np.random.Generator) -> np.ndarray:
-    if isinstance(loss, Poisson):
+    if loss.nonnegative_targets:
         return rng.poisson(2.0, size=n).astype(np.float64)
     return rng.choice([-1.0, 1.0], size=n) if loss.task == "classification" else rng.normal(scale=2.0, size=n)
 
@@ -97,7 +99,7 @@ def gap(loss: Loss, u: Any, a: Any, y: Any) -> Any:
 
 def kinks(loss: Loss, y: np.ndarray) -> np.ndarray:
     """The u, one row a kink, at which l' or l'' jumps."""
-    if isinstance(loss, LogCosh | Logistic | Poisson):
+    if loss.pieces is None:
         return np.empty((0, len(y)))
     ends = np.array([np.broadcast_to(end, y.shape) for end in loss.domain(y)])
     return y + loss.mu * np.where(np.isinf(ends), np.nan, ends)
@@ -109,79 +111,6 @@ def kinks(loss: Loss, y: np.ndarray) -> np.ndarray:
 
 mp = mpmath.MPContext()  # its own, so that no other test changes its precision
 mp.dps = 50
-
-
-def table(loss: Loss) -> SimpleNamespace:
-    """The row of a loss, from its textbook formulas: value, derivative, conjugate and its derivative on F."""
-    zero = mp.mpf(0)
-
-    def x_log_x(p: Any) -> Any:
-        return p * mp.log(p) if p > 0 else zero
-
-    match loss:
-        case Poisson():
-            return SimpleNamespace(
-                value=lambda u, y: mp.exp(u) - y * u - y + x_log_x(y),
-                derivative=lambda u, y: mp.exp(u) - y,
-                conjugate=lambda a, y: x_log_x(a + y) - x_log_x(y) - a,
-                conjugate_derivative=lambda a, y: mp.log(a + y) if a + y > 0 else -mp.inf,
-                contains=lambda a, y: a + y >= 0,
-            )
-        case Squared():
-            return SimpleNamespace(
-                value=lambda u, y: (y - u) ** 2,
-                derivative=lambda u, y: 2 * (u - y),
-                conjugate=lambda a, y: a**2 / 4 + y * a,
-                conjugate_derivative=lambda a, y: a / 2 + y,
-                contains=lambda a, y: True,
-            )
-        case SmoothedHinge(gamma=g):
-            g = mp.mpf(g)
-            return SimpleNamespace(
-                value=lambda u, y: (
-                    zero if y * u >= 1 else 1 - y * u - g / 2 if y * u < 1 - g else (1 - y * u) ** 2 / (2 * g)
-                ),
-                derivative=lambda u, y: zero if y * u >= 1 else -y if y * u < 1 - g else -y * (1 - y * u) / g,
-                conjugate=lambda a, y: y * a + g / 2 * a**2,
-                conjugate_derivative=lambda a, y: y + g * a,
-                contains=lambda a, y: -1 <= y * a <= 0,
-            )
-        case Hinge():
-            return SimpleNamespace(
-                value=lambda u, y: max(zero, 1 - y * u),
-                derivative=lambda u, y: -y if y * u < 1 else zero,
-                conjugate=lambda a, y: y * a,
-                conjugate_derivative=lambda a, y: y,
-                contains=lambda a, y: -1 <= y * a <= 0,
-            )
-        case Logistic():
-            return SimpleNamespace(
-                value=lambda u, y: mp.log1p(mp.exp(-y * u)),
-                derivative=lambda u, y: -y / (1 + mp.exp(y * u)),
-                conjugate=lambda a, y: x_log_x(-y * a) + ((1 + y * a) * mp.log1p(y * a) if y * a > -1 else zero),
-                conjugate_derivative=lambda a, y: (
-                    -y * mp.log(-y * a / (1 + y * a)) if 0 < -y * a < 1 else -y * mp.inf * (1 if y * a < 0 else -1)
-                ),
-                contains=lambda a, y: 0 <= -y * a <= 1,
-            )
-        case SquaredHinge():
-            return SimpleNamespace(
-                value=lambda u, y: max(zero, 1 - y * u) ** 2,
-                derivative=lambda u, y: -2 * y * max(zero, 1 - y * u),
-                conjugate=lambda a, y: y * a + a**2 / 4,
-                conjugate_derivative=lambda a, y: y + a / 2,
-                contains=lambda a, y: y * a <= 0,
-            )
-        case Huber(delta=d):
-            d = mp.mpf(d)
-            return SimpleNamespace(
-                value=lambda u, y: (u - y) ** 2 / 2 if abs(u - y) <= d else d * abs(u - y) - d**2 / 2,
-                derivative=lambda u, y: min(max(u - y, -d), d),
-                conjugate=lambda a, y: y * a + a**2 / 2,
-                conjugate_derivative=lambda a, y: y + a,
-                contains=lambda a, y: abs(a) <= d,
-            )
-    raise AssertionError(f"no row for {loss!r}")
 
 
 def exact(formula: Callable[..., Any], x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -209,21 +138,23 @@ def extreme_targets(loss: Loss) -> list[float]:
     return [-1.0, 1.0] if loss.task == "classification" else [-1e8, -1.0, 0.0, 0.3, 1e8]
 
 
-built_in = pytest.mark.parametrize("loss", [loss for loss in BUILT_IN if not isinstance(loss, Poisson)], ids=repr)
+tabulated = pytest.mark.parametrize(
+    "loss", [loss for loss in BUILT_IN if type(loss) in TEXTBOOK and not isinstance(loss, Poisson)], ids=repr
+)
 
 
-@built_in
+@tabulated
 def test_value_and_derivative_at_extremes(loss: Loss) -> None:
-    row, u = table(loss), extreme_margins()
+    row, u = textbook(loss, mp), extreme_margins()
     for target in extreme_targets(loss):
         y = np.full_like(u, target)
         np.testing.assert_allclose(loss.value(u, y), exact(row.value, u, y), rtol=4 * EPS, atol=1e-320)
         np.testing.assert_allclose(loss.derivative(u, y), exact(row.derivative, u, y), rtol=4 * EPS, atol=1e-320)
 
 
-@built_in
+@tabulated
 def test_conjugate_at_extremes(loss: Loss) -> None:
-    row, duals = table(loss), extreme_duals()
+    row, duals = textbook(loss, mp), extreme_duals()
     for target in extreme_targets(loss):
         inside = np.array([bool(row.contains(mp.mpf(float(a)), mp.mpf(target))) for a in duals])
         np.testing.assert_array_equal(np.isposinf(loss.conjugate(duals, np.full_like(duals, target))), ~inside)
@@ -234,9 +165,9 @@ def test_conjugate_at_extremes(loss: Loss) -> None:
         assert np.all(error <= 2 * EPS * np.maximum(terms, abs(loss.conjugate(a, y))) + 1e-320)
 
 
-@built_in
+@tabulated
 def test_conjugate_derivative_at_extremes(loss: Loss) -> None:
-    row, duals = table(loss), extreme_duals()
+    row, duals = textbook(loss, mp), extreme_duals()
     for target in extreme_targets(loss):
         a = np.array([a for a in duals if row.contains(mp.mpf(float(a)), mp.mpf(target))])
         y = np.full_like(a, target)
@@ -251,7 +182,7 @@ def test_conjugate_derivative_at_extremes(loss: Loss) -> None:
 @pytest.mark.parametrize("target", [0.0, 5e-324, 1e-30, 0.3, 1.0, 7.0, 1e8, 1e75])
 def test_poisson_at_extremes(target: float) -> None:
     """Errors are small beside the terms that `conjugate_terms` names, those of l beside what a rounding of u moves."""
-    loss, row = Poisson(), table(Poisson())
+    loss, row = Poisson(), textbook(Poisson(), mp)
     center = np.log(target) if target else 0.0
     offsets = np.concatenate([[0.0], 10.0 ** np.arange(-12, 3), -(10.0 ** np.arange(-12, 9))])
     u = np.minimum(center + offsets, 290.0)
@@ -304,6 +235,14 @@ def test_poisson_prox_at_extremes(tau: float) -> None:
                 low, high = (middle, high) if mp.exp(middle) + t * middle < c else (low, middle)
             wanted = mp.exp(low) - mp.mpf(target)
             assert abs(mp.mpf(float(ai)) - wanted) <= 64 * EPS * (abs(wanted) + abs(zi) + min(tau, 1.0) * target + EPS)
+
+
+@pytest.mark.parametrize("tau", [1e-300, 1e-12, 1e-9, 1e-3, 1.0])
+def test_poisson_prox_of_a_count_of_zero_has_its_digits(tau: float) -> None:
+    """a = exp(t) = -tau t, whose root is that of W: an ulp of t moves exp(t) by |t| of them."""
+    a = Poisson().conjugate_prox(np.zeros(1), tau, np.zeros(1))[0]
+    wanted = mp.mpf(tau) * mp.lambertw(1 / mp.mpf(tau)).real
+    assert abs(mp.mpf(float(a)) - wanted) <= 4 * EPS * wanted
 
 
 @pytest.mark.parametrize("loss", [loss for loss in REGRESSION if not isinstance(loss, LogCosh)], ids=repr)
@@ -522,7 +461,7 @@ step_sizes = st.floats(-12, 12).map(lambda exponent: 10.0**exponent)
 @st.composite
 def losses_with_targets(draw: st.DrawFn, losses: list[Loss] = LOSS_INSTANCES) -> tuple[Loss, float]:
     loss = draw(st.sampled_from(losses))
-    regression = st.floats(0.0 if isinstance(loss, Poisson) else -1e4, 1e4, allow_subnormal=False)
+    regression = st.floats(0.0 if loss.nonnegative_targets else -1e4, 1e4, allow_subnormal=False)
     return loss, draw(st.sampled_from([-1.0, 1.0]) if loss.task == "classification" else regression)
 
 
@@ -676,7 +615,7 @@ def sample_arrays(loss: Loss, dtype: type = np.float64) -> tuple[np.ndarray, np.
     y = targets(loss, 64, rng).astype(dtype)
     u = rng.normal(scale=2.0, size=64).astype(dtype)
     low, high = loss.domain(y)
-    low = low + dtype(0.05) if isinstance(loss, Poisson) else low  # where an explicit step is infinite
+    low = low + dtype(0.05) if loss.nonnegative_targets else low  # where an explicit step is infinite
     a = np.clip(loss.start(y) / dtype(2) + rng.uniform(-0.1, 0.1, size=64).astype(dtype), low, high)
     return u, a, y
 
@@ -698,7 +637,7 @@ def test_float32_in_float32_out(loss: Loss) -> None:
 def test_nothing_overflows_at_extreme_predictions(loss: Loss, dtype: type) -> None:
     u = np.array([1e8, -1e8, 0, 1e-30, 1e8, -1e8, 0, 1e-30], dtype=dtype)
     y = np.array([1, 1, 1, 1, -1, -1, -1, -1], dtype=dtype)
-    y = np.maximum(y, 0) if isinstance(loss, Poisson) else y
+    y = np.maximum(y, 0) if loss.nonnegative_targets else y
     for method, result in every_method(loss, u, loss.derivative(u, y), y).items():
         if method != "conjugate_derivative":  # infinite at the ends, for two losses
             assert np.all(np.isfinite(result)), method
@@ -762,8 +701,34 @@ def tracked(name: str) -> Callable[..., Any]:
     return call
 
 
-STANDARD = ["abs", "all", "any", "asarray", "clip", "exp", "isfinite", "log", "log1p", "maximum", "minimum"]
-STANDARD += ["ones_like", "reshape", "where", "zeros_like"]
+STANDARD = [
+    "abs",
+    "all",
+    "any",
+    "asarray",
+    "atanh",
+    "clip",
+    "cosh",
+    "exp",
+    "expm1",
+    "hypot",
+    "isfinite",
+    "log",
+    "log1p",
+]
+STANDARD += [
+    "maximum",
+    "minimum",
+    "ones_like",
+    "reshape",
+    "sign",
+    "sinh",
+    "sqrt",
+    "square",
+    "tanh",
+    "where",
+    "zeros_like",
+]
 TRACKED_NAMESPACE = SimpleNamespace(**{name: tracked(name) for name in STANDARD}, finfo=np.finfo)
 
 
@@ -851,7 +816,6 @@ def test_a_users_loss_has_no_kernel() -> None:
 
 
 def test_registry() -> None:
-    assert list(LOSSES) == ["squared", "smoothed_hinge", "hinge", "logistic", "squared_hinge", "huber", "poisson"]
     for name, kind in LOSSES.items():
         assert as_loss(name) == kind()
         assert kind.name == name
@@ -886,7 +850,7 @@ def test_classification_targets(loss: Loss) -> None:
 @pytest.mark.parametrize("loss", REGRESSION, ids=repr)
 def test_regression_targets(loss: Loss) -> None:
     for good in ([0, 3, -8], [1e300, -2.5], np.float32([0.5])):
-        loss.check_targets(np.abs(good) if isinstance(loss, Poisson) else good)
+        loss.check_targets(np.abs(good) if loss.nonnegative_targets else good)
     for bad, message in (
         ([0.0, 1.0, -np.inf], "y must be finite, got -inf at position 2"),
         ([np.nan, np.inf], "y must be finite, got nan at position 0"),
@@ -896,6 +860,114 @@ def test_regression_targets(loss: Loss) -> None:
     ):
         with pytest.raises(ValueError, match="^" + re.escape(message) + "$"):
             loss.check_targets(bad)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a loss declares is so
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@every_loss
+def test_declared_pieces_are_the_conjugate(loss: Loss) -> None:
+    rng = np.random.default_rng(20)
+    y = targets(loss, 500, rng)
+    if loss.pieces is None:
+        assert not loss.is_quadratic
+        return
+    mu, low, high = loss.pieces
+    ends = np.where(y < 0, [[-high], [-low]], [[low], [high]])
+    np.testing.assert_array_equal(np.broadcast_arrays(*loss.domain(y), y)[:2], ends)
+    a = points_of_domain(loss, y, rng)
+    np.testing.assert_allclose(loss.conjugate(a, y), y * a + mu / 2 * a * a, rtol=1e-12, atol=1e-13)
+    u = rng.normal(scale=3.0, size=500)
+    if loss.is_quadratic:
+        np.testing.assert_allclose(loss.value(u, y), (u - y) ** 2 / (2 * mu), rtol=1e-14)
+    assert loss.is_squared_error == bool(np.allclose(loss.value(u, y), (u - y) ** 2))
+
+
+@every_loss
+def test_declared_smoothness(loss: Loss) -> None:
+    """Over an interval of width h a derivative that does not jump changes by O(h)."""
+    rng = np.random.default_rng(21)
+    y, h = targets(loss, 200, rng), 1e-6
+    u = np.vstack([np.linspace(-4.0, 4.0, 401)[:, None] + 0.0 * y, kinks(loss, y)])
+    u = np.where(np.isnan(u), 0.0, u)
+    for order, derivative in enumerate((loss.derivative, loss.second_derivative)):
+        jump = float(np.max(np.abs(derivative(u + h, y) - derivative(u - h, y))))
+        if loss.smoothness > order:
+            assert jump <= 1e-3
+        elif loss.smoothness == order and kinks(loss, y).size:
+            assert jump >= 0.1
+    assert loss.differentiable == (loss.smoothness >= 1)
+    assert loss.mu == 0.0 or loss.differentiable
+
+
+@every_loss
+def test_declared_differences_and_residuals(loss: Loss) -> None:
+    rng = np.random.default_rng(22)
+    y, u = np.round(targets(loss, 300, rng), 3), np.round(rng.normal(size=300), 3)
+    if loss.of_differences:
+        np.testing.assert_allclose(loss.value(u + 0.5, y + 0.5), loss.value(u, y), rtol=1e-12, atol=1e-14)
+    r = loss.residual_value(u - y, y)
+    if r is not None:
+        np.testing.assert_allclose(r, loss.value(u, y), rtol=1e-12, atol=1e-14)
+
+
+@every_loss
+def test_an_explicit_step_has_no_infinite_derivative(loss: Loss) -> None:
+    y = targets(loss, 100, np.random.default_rng(23))
+    for end in loss.domain(y):
+        end = np.broadcast_to(end, y.shape)
+        inside = np.isfinite(end)
+        slopes = loss.conjugate_derivative(np.where(inside, end, 0.0), y)[inside]
+        assert np.all(np.isfinite(slopes)) or not loss.explicit
+
+
+@every_loss
+def test_declared_likelihoods(loss: Loss) -> None:
+    u = np.linspace(-30.0, 30.0, 301)
+    assert loss.has_probabilities == (loss.is_likelihood and loss.task == "classification")
+    if loss.has_probabilities:
+        log_p = loss.log_likelihoods(u[:, None])
+        np.testing.assert_allclose(np.exp(log_p).sum(axis=1), 1.0, rtol=1e-14)
+        assert np.all(np.diff(log_p[:, 1]) > 0)
+        several = loss.log_likelihoods(np.stack([u, u], axis=1))
+        np.testing.assert_array_equal(several, np.stack([log_p[:, 1]] * 2, axis=1))
+    if loss.is_likelihood:
+        assert loss.deviance(2.0, 10.0) > loss.deviance(1.0, 10.0)
+
+
+@every_loss
+def test_declared_links_and_scores(loss: Loss) -> None:
+    u = np.linspace(-5.0, 5.0, 11)
+    inverse = {"identity": u, "log": np.exp(u), "logit": u}[
+        loss.link
+    ]  # of classes the prediction is that of the larger score
+    np.testing.assert_array_equal(loss.mean(u), inverse)
+    assert loss.score in ("r2", "d2")
+    assert loss.scoring in get_scorer_names()
+    if loss.nonnegative_targets:
+        with pytest.raises(ValueError, match=f"^y must not be negative for the {loss.name} loss"):
+            loss.check_targets([1.0, -1.0])
+
+
+def test_no_other_module_asks_which_loss_it_has() -> None:
+    """What a loss can do is declared in its file: there is no check of its class or name outside the package of losses."""
+    root = Path(diht.__file__).parent
+    kinds = {kind.__name__ for kind in LOSSES.values()} | {"QuadraticConjugate"}
+    found = []
+    for path in root.rglob("*.py"):
+        if root / "losses" in path.parents:
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+                asked = {getattr(part, "id", getattr(part, "attr", "")) for part in ast.walk(node.args[1])} & kinds
+            elif isinstance(node, ast.Compare):
+                asked = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)} & set(LOSSES)
+            else:
+                continue
+            found += [f"{path.relative_to(root)}:{node.lineno}: {name}" for name in asked]
+    assert not found
 
 
 # ---------------------------------------------------------------------------------------------------------------------

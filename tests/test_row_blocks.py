@@ -6,8 +6,22 @@ import scipy.sparse as sp
 
 from cases import LOSSES
 from diht import Problem, solve
+from diht.certificate import certificate_of
 from diht.design import RowBlocks, row_blocks
+from diht.duality import (
+    dual,
+    dual_from_primal,
+    gap,
+    lower_bound,
+    margin,
+    null_bound,
+    primal,
+    primal_from_dual,
+    upper_bound,
+)
 from diht.losses import Loss
+from diht.samples import BlockSamples
+from diht.shift import shifted_bound, smallest_eigenvalue
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
 from diht.structure import constrained
 
@@ -104,3 +118,67 @@ def test_blocks_that_do_not_fit_are_refused_in_one_line(blocks: list, message: s
     with pytest.raises(ValueError, match=f"^{message}") as refused:
         row_blocks(blocks)
     assert "\n" not in str(refused.value)
+
+
+# Samples that nobody but their blocks looks into
+
+
+def opaque(problem: Problem) -> Problem:
+    """The same problem on samples whose vectors are tuples: whoever takes them for arrays fails."""
+    other = problem.replaced()
+    samples = BlockSamples.of(problem.design, problem.y, problem.s)
+    object.__setattr__(other, "samples", samples)
+    if problem.tail is not None:
+        object.__setattr__(other, "tail", samples.put(problem.tail))
+    return other
+
+
+@pytest.mark.parametrize("convert", [np.asfortranarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_certificate_is_the_same_wherever_the_rows_are(loss: Loss, fit_intercept: bool, convert) -> None:
+    X, y, weights = data(loss, 4)
+    problem = Problem(cut(X, 6, convert), y, loss, 3, 0.05, weights, fit_intercept)
+    apart, w = opaque(problem), np.zeros(12)
+    w[[1, 4, 7]] = 0.3, -0.2, 0.1
+    alpha = dual_from_primal(problem, w)
+    there = dual_from_primal(apart, w)
+    np.testing.assert_allclose(apart.samples.fetch(there), alpha, atol=1e-7)
+    there = apart.samples.put(alpha)
+    for here, elsewhere in [
+        (primal(problem, w, 0.1), primal(apart, w, 0.1)),
+        (upper_bound(problem, w, 0.1), upper_bound(apart, w, 0.1)),
+        (dual(problem, alpha), dual(apart, there)),
+        (lower_bound(problem, alpha).value, lower_bound(apart, there).value),
+        (gap(problem, w, alpha), gap(apart, w, there)),
+        (margin(problem, w, alpha=alpha), margin(apart, w, alpha=there)),
+        (primal(problem, *primal_from_dual(problem, alpha)), primal(problem, *primal_from_dual(apart, there))),
+        (null_bound(problem, 0.1).value, null_bound(apart, 0.1).value),
+    ]:
+        assert elsewhere == pytest.approx(here, rel=1e-7, abs=1e-9)
+    exact = certificate_of(problem, w, 0.1 * fit_intercept, lower_bound(problem, alpha))
+    again = certificate_of(apart, w, 0.1 * fit_intercept, lower_bound(apart, there))
+    assert again.objective == pytest.approx(exact.objective, rel=1e-12)
+    assert again.lower_bound == pytest.approx(exact.lower_bound, rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(again.screening.without, exact.screening.without, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("solver", [DIHT(), SDIHT(blocks=4), IHT(), SVRGHT()], ids=lambda solver: type(solver).__name__)
+@pytest.mark.parametrize("loss", [LOSSES[0], LOSSES[2], LOSSES[3]], ids=lambda loss: loss.name)
+def test_the_methods_of_the_paper_never_see_a_row(loss: Loss, solver: Solver, fit_intercept: bool) -> None:
+    X, y, weights = data(loss, 5)
+    problem = Problem(cut(X, 7), y, loss, 3, 0.1, weights, fit_intercept)
+    here, apart = (solve(one, solver, max_iter=60) for one in (problem, opaque(problem)))
+    assert apart.objective == pytest.approx(here.objective, rel=1e-6)
+    assert apart.lower_bound == pytest.approx(here.lower_bound, rel=1e-5, abs=1e-9)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+def test_a_shifted_bound_is_the_same_wherever_the_rows_are(fit_intercept: bool) -> None:
+    X, y, weights = data(LOSSES[0], 6)
+    problem = Problem(cut(X, 9), y, LOSSES[0], 3, 0.1, weights, fit_intercept)
+    sigma, p = smallest_eigenvalue(problem), np.linspace(-0.1, 0.2, 12)
+    here, apart = shifted_bound(problem, p, sigma), shifted_bound(opaque(problem), p, sigma)
+    assert sigma > 0.0
+    assert apart.value == pytest.approx(here.value, rel=1e-10)

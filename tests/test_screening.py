@@ -24,6 +24,7 @@ from oracle import (
     small_data,
     some_weights,
     targets,
+    textbook,
 )
 
 NAMES = [loss.name for loss in LOSSES]
@@ -176,31 +177,12 @@ def test_no_screening_is_false_in_exact_arithmetic(loss: Loss, seed: int, size: 
 
 
 def exact_primal(problem: Problem, X: np.ndarray, w: np.ndarray, b: float) -> mpf:
-    """P(w, b) without rounding, by the conjugate's own definition of the loss: l(u) = max_a a u - l*(a)."""
+    """P(w, b) without rounding, by the table of losses."""
     columns, total = exact_columns(problem, X), mpf(problem.lam) / 2 * mpmath.fsum(mpf(x) ** 2 for x in w.tolist())
     for i, (s, y) in enumerate(zip(problem.s.tolist(), problem.y.tolist(), strict=True)):
         u = mpf(b) + mpmath.fsum(column[i] * mpf(x) for column, x in zip(columns, w.tolist(), strict=True))
-        total += mpf(s) * exact_loss(problem.loss, u, mpf(y))
+        total += mpf(s) * textbook(problem.loss).value(u, mpf(y))
     return total
-
-
-def exact_loss(loss: Loss, u: mpf, y: mpf) -> mpf:
-    """l(u, y) of the table of losses, written anew."""
-    r, m = abs(u - y), max(1 - y * u, mpf(0))
-    if loss.name == "squared":
-        return r**2
-    if loss.name == "huber":
-        return r**2 / 2 if r <= loss.delta else loss.delta * r - mpf(loss.delta) ** 2 / 2
-    if loss.name == "logistic":
-        return mpmath.log1p(mpmath.exp(-y * u))
-    if loss.name == "squared_hinge":
-        return m**2
-    if loss.name == "hinge":
-        return m
-    if loss.name == "poisson":
-        return mpmath.exp(u) - y * u - (y - y * mpmath.log(y) if y else 0)
-    gamma = mpf(loss.gamma)
-    return m - gamma / 2 if m > gamma else m**2 / (2 * gamma)
 
 
 def test_the_upper_bound_is_tight() -> None:

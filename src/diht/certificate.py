@@ -13,6 +13,7 @@ from diht.duality import Bound, lower_bound, margin, primal, rounded_objective, 
 from diht.exact import CLEAR
 from diht.problem import Problem
 from diht.result import Certificate, relative
+from diht.samples import Rows
 
 __all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
 
@@ -83,16 +84,18 @@ def in_dtype(
 class _Predicted:
     """A model's predictions, its objective and an upper bound on that."""
 
-    u: Vector
+    u: Rows
     objective: float
     attained: float
 
     @classmethod
-    def of(cls, problem: Problem, coef: NDArray[Any], intercept: float, u: Vector | None = None) -> _Predicted:
-        """Take the predictions as float64 computes them (`u`, where they are known), more precise ones where rounding counts."""
+    def of(cls, problem: Problem, coef: NDArray[Any], intercept: float, product: Rows | None = None) -> _Predicted:
+        """Take the predictions as float64 computes them, from Xw where it is known; more precise ones where rounding counts."""
         w = problem.scaled_coefficients(coef)
         b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
-        u = problem.design.matvec(w, support=np.flatnonzero(w)) + b if u is None else u + b
+        samples = problem.samples
+        product = samples.margins(w, support=np.flatnonzero(w)) if product is None else product
+        u = samples.map(lambda y, s, u: u + b, product)
         rough = cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u))
         if problem.tail is None and rough.attained - rough.objective <= CLEAR * abs(rough.objective):
             return rough
@@ -101,19 +104,20 @@ class _Predicted:
     @classmethod
     def _precise(cls, problem: Problem, w: Vector, coef: Vector, intercept: float) -> _Predicted:
         """Take the losses from predictions in twice the precision, or from their differences to the targets where these will do."""
-        loss, y, predictions = problem.loss, problem.y, problem.design.predictions
-        value: Callable[[Vector, Vector], Any] = loss.value
-        if loss.residual_value(y, y) is None:
-            at, error = predictions(coef, intercept, -problem.level)
-            u = at
-        else:
-            targets = [y] if problem.tail is None else [y, problem.tail]
-            at, error = predictions(coef, intercept, -problem.level, less=targets)
-            u, value = at + y, loss.residual_value
-        with np.errstate(over="ignore", invalid="ignore"):
+        loss, samples = problem.loss, problem.samples
+        of_residuals = loss.residual_value(np.zeros(1), np.ones(1)) is not None
+        value: Callable[[Vector, Vector], Any] = loss.residual_value if of_residuals else loss.value
+        targets = tuple(t for t in (samples.y, problem.tail) if t is not None) if of_residuals else ()
+        at, error = samples.predictions(coef, intercept, -problem.level, less=targets)
+        u = samples.map(lambda y, s, r: r + y, at) if targets else at
+
+        def losses(y: Vector, at: Vector, error: Vector) -> Vector:
             e = error + 4.0 * _U * np.abs(at)
-            objective = float(problem.s @ value(at, y) + 0.5 * problem.lam * (w @ w))
-            return cls(u, objective, rounded_objective(problem, w, np.maximum(value(at - e, y), value(at + e, y))))
+            return np.asarray(np.maximum(value(at - e, y), value(at + e, y)))
+
+        with np.errstate(over="ignore", invalid="ignore"):
+            objective = samples.total(lambda y, at: value(at, y), at) + float(0.5 * problem.lam * (w @ w))
+            return cls(u, objective, rounded_objective(problem, w, losses, at, error))
 
 
 def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:
@@ -121,21 +125,20 @@ def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known
 
     `coef` and `intercept` are in the user's coordinates, as they are handed out.
     """
-    w = problem.scaled_coefficients(coef)
-    alpha = np.zeros_like(problem.y) if known is None else known.alpha
-    product, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
+    w, samples = problem.scaled_coefficients(coef), problem.samples
+    alpha = samples.full(0.0) if known is None else known.alpha
+    product, g = samples.margins_and_pull(w, alpha)
     bound: Bound = lower_bound(problem, alpha, g)
     if bound.alpha is not alpha:
         g = np.zeros_like(g)
     predicted = _Predicted.of(problem, coef, intercept, product)
     point = saddle_point(problem, w, bound.alpha, 0.0, predicted.u, g)
     screening = screen(problem, bound, g)
-    trivial = lower_bound(problem, np.zeros_like(alpha), np.zeros_like(g)).value
     if known is not None and type(known) is not Bound and known.value >= bound.value:
         bound, screening = known, screening.merged(known.screening(problem)).above(known.value)
     return Certificate(
         objective=predicted.objective,
-        lower_bound=max(bound.claimed, trivial),
+        lower_bound=max(bound.claimed, problem.trivial_bound),
         bound=bound,
         fenchel=point.fenchel,
         ridge=point.ridge,

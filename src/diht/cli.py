@@ -7,6 +7,7 @@ import math
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
@@ -14,11 +15,13 @@ from typing import Any, NoReturn, TypeAlias
 from diht import __version__
 from diht.loop import SOLVERS
 from diht.losses import LOSSES
+from diht.multinomial import Multinomial, losses_with_probabilities
 from diht.report.text import printable
 
 __all__ = ["main"]
 
 FAILED, INTERRUPTED, BROKEN_PIPE = 2, 130, 141
+_COLUMNS = 78  # of the help's lines
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -137,8 +140,9 @@ def _positive(text: str) -> float:
     return _float(text)
 
 
-def _losses(task: str) -> str:
-    return ", ".join(name for name, loss in LOSSES.items() if loss.task == task)
+def _losses(kind: str, task: str) -> str:
+    names = ", ".join(name for name, loss in LOSSES.items() if loss.task == task)
+    return textwrap.fill(f"Losses for {kind}: {names}", _COLUMNS, break_on_hyphens=False)
 
 
 _EXAMPLES = """\
@@ -161,9 +165,9 @@ Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz.
 
 _FIT_NOTES = f"""\
 {_FILES}
-Losses for classes: {_losses("classification")};
+{_losses("classes", "classification")};
 multinomial (one model of all classes, K features in all).
-Losses for numbers: {_losses("regression")}.
+{_losses("numbers", "regression")}.
 
 --no-standardize is for columns that are comparable as they are, such as words
 of texts: a rare word divided by its tiny deviation gets huge entries.
@@ -243,7 +247,7 @@ def _add_fit(parser: _Arguments) -> None:
     model.add_argument(
         "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"
     )
-    _add_loss(model, "see below (default: logistic or squared, as it fits)", "multinomial")
+    _add_loss(model, "see below (default: logistic or squared, as it fits)", Multinomial.name)
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
     solve = parser.add_argument_group("solve")
     solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
@@ -263,7 +267,11 @@ def _add_fit(parser: _Arguments) -> None:
 def _add_predict(parser: _Arguments) -> None:
     parser.add_argument("model", metavar="MODEL", help="model.json of a fit")
     parser.add_argument("file", metavar="FILE", help="the samples; columns are found by name")
-    parser.add_argument("--proba", action="store_true", help="add each class's probability (logistic or multinomial)")
+    parser.add_argument(
+        "--proba",
+        action="store_true",
+        help=f"add each class's probability ({' or '.join(losses_with_probabilities())})",
+    )
     parser.add_argument("--out", default="-", metavar="FILE", help="file to write (default: -, standard output)")
 
 

@@ -29,7 +29,7 @@ from diht.estimators import (
     column_scales,
     validated,
 )
-from diht.losses import Loss, Poisson
+from diht.losses import Loss
 from diht.multinomial import (
     Multinomial,
     MultinomialProblem,
@@ -301,7 +301,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
     lams : float or sequence of float, default=(0.001, 0.01, 0.1)
         Strengths of the ridge to try.
-    loss : {"squared", "huber"} or Loss, default="squared"
+    loss : str or Loss, default="squared"
         As in `SparseRegressor`.
     criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
         How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
@@ -441,7 +441,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         return self
 
     def _scoring(self) -> str | None:
-        return "neg_mean_poisson_deviance" if isinstance(self._loss(), Poisson) else "neg_mean_squared_error"
+        return self._loss().scoring
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None
@@ -461,7 +461,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
     lams : float or sequence of float, default=(0.001, 0.01, 0.1)
         Strengths of the ridge to try.
-    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge", "multinomial"} or Loss, default="logistic"
+    loss : str or Loss, default="logistic"
         As in `SparseClassifier`; "multinomial" for more than two classes.
     criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
         How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation

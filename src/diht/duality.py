@@ -14,13 +14,16 @@ An intercept adds :math:`b \sum_i s_i \alpha_i` to L, so that a dual point must 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.intercept import balanced, best_intercept
+from diht.losses import Loss
+from diht.samples import Rows, Samples, added
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -38,12 +41,14 @@ __all__ = [
     "lower_bound",
     "margin",
     "null_bound",
+    "null_dual",
     "primal",
     "primal_from_dual",
     "rounded_objective",
     "saddle_point",
     "screen",
     "stability_radius",
+    "trivial_bound",
     "upper_bound",
 ]
 
@@ -58,90 +63,95 @@ _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
 _MAX_KINKS, _MAX_FEATURES = 500, 5000  # samples at kinks, and features, up to which subgradients are looked for
 
 
-def primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
+def primal(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -> float:
     """P(w, b), the objective of (1.1); `b` belongs to the problem's (centred) design, `u` is Xw + b where it is known."""
-    u = problem.design.matvec(w) + b if u is None else u
-    return float(problem.s @ problem.loss.value(u, problem.y) + 0.5 * problem.lam * (w @ w))
+    samples, loss = problem.samples, problem.loss
+    u = samples.margins(w, b) if u is None else u
+    return samples.total(lambda y, u: loss.value(u, y), u) + float(0.5 * problem.lam * (w @ w))
 
 
-def dual(problem: Problem, alpha: Vector, g: Vector | None = None) -> float:
+def dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> float:
     """D(alpha) of Lemma 1, as float64 computes it; `lower_bound` is the one that is safe to publish.
 
     -inf outside F. With an intercept the constraint sum_i s_i alpha_i = 0 is taken for granted.
     """
-    g = _gradient(problem, alpha) if g is None else g
-    conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
+    g = problem.samples.pull(alpha) if g is None else g
+    conjugate = problem.samples.total(lambda y, a: problem.loss.conjugate(a, y), alpha)
     return -conjugate - problem.constraint.opposite.value(g) / (2.0 * problem.lam)
 
 
-def lagrangian(problem: Problem, w: Vector, alpha: Vector, b: float = 0.0) -> float:
+def lagrangian(problem: Problem, w: Vector, alpha: Rows, b: float = 0.0) -> float:
     """L(w, alpha) of the paper's section 3, with the intercept's term b sum_i s_i alpha_i."""
-    u = problem.design.matvec(w) + b
-    return float(problem.s @ (alpha * u - problem.loss.conjugate(alpha, problem.y)) + 0.5 * problem.lam * (w @ w))
+    samples, loss = problem.samples, problem.loss
+    terms = samples.total(lambda y, a, u: a * u - loss.conjugate(a, y), alpha, samples.margins(w, b))
+    return terms + float(0.5 * problem.lam * (w @ w))
 
 
-def primal_from_dual(problem: Problem, alpha: Vector, g: Vector | None = None) -> tuple[Vector, float]:
+def primal_from_dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> tuple[Vector, float]:
     """w(alpha) = H_k(v(alpha)) of Lemma 1, and the best intercept for it."""
-    g = _gradient(problem, alpha) if g is None else g
+    samples = problem.samples
+    g = samples.pull(alpha) if g is None else g
     w, support = problem.constraint.threshold(-g / problem.lam)
     if not problem.fit_intercept:
         return w, 0.0
-    return w, best_intercept(problem.loss, problem.design.matvec(w, support=support), problem.y, problem.s)
+    return w, samples.best_intercept(problem.loss, samples.margins(w, support=support))
 
 
-def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> Vector:
+def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -> Rows:
     r"""Return a feasible dual point from a model: alpha_i = l'(x_i.w + b), condition (b) of the sparse saddle point theorem.
 
     With an intercept l' is balanced, at the best b. Where the loss has kinks, the subgradients of the samples at them are
     chosen so as to meet condition (c) on the support of w.
     """
-    loss, y, s = problem.loss, problem.y, problem.s
-    u = problem.design.matvec(w) + b if u is None else u
+    samples, loss = problem.samples, problem.loss
+    u = samples.margins(w, b) if u is None else u
     if problem.fit_intercept:
-        u = u + best_intercept(loss, u, y, s)
+        shift = samples.best_intercept(loss, u)
+        u = samples.map(lambda y, s, u: u + shift, u)
     if not loss.differentiable:
         return feasible(problem, _settled(problem, w, u))
-    return np.asarray(loss.project(loss.derivative(u, y), y))
+    return samples.map(lambda y, s, u: loss.project(loss.derivative(u, y), y), u)
 
 
-def _settled(problem: Problem, w: Vector, u: Vector) -> Vector:
+def _settled(problem: Problem, w: Vector, u: Rows) -> Rows:
     """Return l'(u), at kinks (of width 1e-6) by least squares on lam w + X'(s alpha) = 0 over the support.
 
     A support that is not full asks it of all features: H_k(v) = w leaves nothing outside.
     """
     from scipy.optimize import lsq_linear
 
-    loss, y, s = problem.loss, problem.y, problem.s
-    alpha = np.asarray(loss.derivative(u, y))
-    width = 1e-6 * max(1.0, float(np.abs(u).max()))
-    low, high = np.asarray(loss.derivative(u - width, y)), np.asarray(loss.derivative(u + width, y))
-    kinked, support = np.flatnonzero((low < high) & (s > 0)), np.flatnonzero(w)
+    samples, loss = problem.samples, problem.loss
+
+    def slopes(shift: float) -> Rows:
+        return samples.map(lambda y, s, u: loss.derivative(u + shift, y), u)
+
+    alpha, width = slopes(0.0), 1e-6 * max(1.0, samples.largest(lambda y, u: np.abs(u), u))
+    low, high = slopes(-width), slopes(width)
+    kinked, support = samples.chosen(lambda y, s, a, c: (a < c) & (s > 0), low, high), np.flatnonzero(w)
     if len(support) < problem.constraint.size and len(w) <= _MAX_FEATURES and problem.constraint.is_plain:
         support = np.arange(len(w))
-    if not 0 < len(kinked) <= _MAX_KINKS or not len(support):
+    if not 0 < kinked.size <= _MAX_KINKS or not len(support):
         return alpha
-    c = s * alpha
-    c[kinked] = 0.0
-    design = problem.design.columns(support)
-    A, residual = design.rows(kinked).T, -problem.lam * w[support] - design.rmatvec(c)
+    part, others = samples.columns(support), kinked.patched(alpha, np.zeros(kinked.size))
+    A, residual = kinked.rows_of(part).T, -problem.lam * w[support] - part.pull(others)
     if problem.fit_intercept:  # one more equation, of the size of the others
         size = float(np.abs(A).max(initial=0.0)) or 1.0
-        A, residual = np.vstack([A, np.full(len(kinked), size)]), np.append(residual, -size * c.sum())
-    A = A * s[kinked]
+        balance = samples.total(lambda y, a: a, others)
+        A, residual = np.vstack([A, np.full(kinked.size, size)]), np.append(residual, -size * balance)
+    A = A * kinked.values(samples.s)
     scale = float(np.abs(A).max(initial=0.0)) or 1.0
-    solution = lsq_linear(A / scale, residual / scale, (low[kinked], high[kinked]), method="bvls")
-    alpha[kinked] = solution.x
-    return alpha
+    ends = kinked.values(low), kinked.values(high)
+    return kinked.patched(alpha, lsq_linear(A / scale, residual / scale, ends, method="bvls").x)
 
 
-def feasible(problem: Problem, alpha: Vector) -> Vector:
+def feasible(problem: Problem, alpha: Rows) -> Rows:
     """Nearest dual point in F (and, with an intercept, with sum_i s_i alpha_i = 0)."""
     if problem.fit_intercept:
-        return balanced(problem.loss, alpha, problem.y, problem.s)
-    return np.asarray(problem.loss.project(alpha, problem.y))
+        return problem.samples.balanced(problem.loss, alpha)
+    return problem.samples.map(lambda y, s, a: problem.loss.project(a, y), alpha)
 
 
-def gap(problem: Problem, w: Vector, alpha: Vector, b: float = 0.0) -> float:
+def gap(problem: Problem, w: Vector, alpha: Rows, b: float = 0.0) -> float:
     r"""P(w, b) - D(alpha) as a sum of terms that cannot be negative.
 
     .. math:: \sum_i s_i [l(u_i) + l^*(\alpha_i) - \alpha_i u_i] + \tfrac{\lambda}{2} [\|w\|^2 - 2 w^\top v + \|H_k(v)\|^2]
@@ -177,20 +187,23 @@ class SaddlePoint:
 
 
 def saddle_point(
-    problem: Problem, w: Vector, alpha: Vector, b: float = 0.0, u: Vector | None = None, g: Vector | None = None
+    problem: Problem, w: Vector, alpha: Rows, b: float = 0.0, u: Rows | None = None, g: Vector | None = None
 ) -> SaddlePoint:
     """Residuals of the three saddle point conditions; `u` = Xw + b and `g` = X'(s alpha) where they are known."""
-    loss, y, s, lam = problem.loss, problem.y, problem.s, problem.lam
-    u = problem.design.matvec(w) + b if u is None else u
-    v = -(_gradient(problem, alpha) if g is None else g) / lam
-    value, conjugate = loss.value(u, y), loss.conjugate(alpha, y)
-    size = np.abs(value) + loss.conjugate_terms(alpha, y, conjugate) + np.abs(alpha * u)
-    fenchel = _not_negative(value + conjugate - alpha * u, size)
+    samples, loss, lam = problem.samples, problem.loss, problem.lam
+    u = samples.margins(w, b) if u is None else u
+    v = -(samples.pull(alpha) if g is None else g) / lam
+
+    def fenchel(y: Vector, a: Vector, u: Vector) -> Vector:
+        value, conjugate = loss.value(u, y), loss.conjugate(a, y)
+        size = np.abs(value) + loss.conjugate_terms(a, y, conjugate) + np.abs(a * u)
+        return _not_negative(value + conjugate - a * u, size)
+
     nearest, _ = problem.constraint.threshold(v)
     terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ nearest])
     sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
     ridge = 0.5 * lam * float(_not_negative(terms, sizes)[0])
-    return SaddlePoint(float(s @ fenchel), ridge, float(np.linalg.norm(w - nearest)))
+    return SaddlePoint(samples.total(fenchel, alpha, u), ridge, float(np.linalg.norm(w - nearest)))
 
 
 def _not_negative(terms: Vector, size: Vector) -> Vector:
@@ -207,28 +220,30 @@ def _not_negative(terms: Vector, size: Vector) -> Vector:
     return np.where(negative, 0.0, terms)
 
 
-def gap_bound(problem: Problem, alpha: Vector) -> float:
+def gap_bound(problem: Problem, alpha: Rows) -> float:
     """Upper bound of the paper's Lemma 5 on P(w) - D(alpha) at w = H_k(v(alpha)): <D'(alpha), beta - alpha>, beta = l'(Xw).
 
     The supergradient D'(alpha) of Lemma 1 has the entries s_i (x_i.w - l*'(alpha_i)).
     """
     if problem.fit_intercept:
         raise ValueError("the paper's gap bound is stated for a problem without an intercept")
-    w, b = primal_from_dual(problem, alpha)
-    u = problem.design.matvec(w) + b
-    beta = problem.loss.derivative(u, problem.y)
-    return float(problem.s @ ((u - problem.loss.conjugate_derivative(alpha, problem.y)) * (beta - alpha)))
+    samples, loss = problem.samples, problem.loss
+    u = samples.margins(*primal_from_dual(problem, alpha))
+
+    def terms(y: Vector, a: Vector, u: Vector) -> Vector:
+        return np.asarray((u - loss.conjugate_derivative(a, y)) * (loss.derivative(u, y) - a))
+
+    return samples.total(terms, alpha, u)
 
 
-def margin(problem: Problem, w: Vector, b: float = 0.0, alpha: Vector | None = None, g: Vector | None = None) -> float:
+def margin(problem: Problem, w: Vector, b: float = 0.0, alpha: Rows | None = None, g: Vector | None = None) -> float:
     r"""Return the paper's :math:`\bar\epsilon = \min_{j \in F} |w_j| - \|P'(w)\|_\infty / \lambda`, F the support of w.
 
     Where it is positive, F is the unique support of an optimal model. It needs a full support: with fewer nonzeros than
     allowed the smallest coefficient counts as zero. `alpha` and its `g`, if given, are taken as l'(Xw + b) and X'(s alpha).
     """
     if g is None:
-        alpha = dual_from_primal(problem, w, b) if alpha is None else alpha
-        g = _gradient(problem, alpha)
+        g = problem.samples.pull(dual_from_primal(problem, w, b) if alpha is None else alpha)
     support = np.flatnonzero(w)
     full = problem.constraint.is_plain and len(support) >= problem.constraint.size
     smallest = float(np.abs(w[support]).min()) if full else 0.0
@@ -243,12 +258,10 @@ def stability_radius(problem: Problem, eps: float) -> float:
     :math:`\lambda N \bar\epsilon / (2 \sigma_{\max}(X))`, which is returned: a radius for the euclidean norm. A safe
     upper bound stands for sigma_max.
     """
-    from diht.design import spectral_bound
-
-    sigma = np.sqrt(spectral_bound(problem.design, problem.s))
+    sigma = np.sqrt(problem.samples.spectral_bound())
     if sigma == 0.0:
         return np.inf
-    return float(problem.lam * max(eps, 0.0) / (2.0 * sigma * np.sqrt(problem.s.max())))
+    return float(problem.lam * max(eps, 0.0) / (2.0 * sigma * np.sqrt(problem.samples.heaviest)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,15 +272,15 @@ class Bound:
     ----------
     value : float
         The bound. It holds in exact arithmetic: whatever float64 can have lost has been subtracted.
-    alpha : array of shape (N,)
-        The dual point whose value it is.
+    alpha : Rows
+        The dual point whose value it is: an array of shape (N,) where the samples are in memory.
     rounding : float
         What was subtracted for rounding (and, with an intercept, for the imbalance of alpha). Where the bound rests on what another
         one says of single features, twice what was subtracted there is added.
     """
 
     value: float
-    alpha: Vector
+    alpha: Rows
     rounding: float
 
     @property
@@ -284,19 +297,50 @@ class Bound:
 
     def renewed(self, problem: Problem) -> Bound:
         """What the same proof proves of a problem, this one or another: a true bound, whatever the figures in here say."""
-        n = problem.shape[0]
-        return lower_bound(problem, self.alpha if self.alpha.shape == (n,) else np.zeros(n))
+        samples = problem.samples
+        return lower_bound(problem, self.alpha if samples.holds(self.alpha) else samples.full(0.0))
 
     def screening(self, problem: Problem) -> Screening:
         """Bound the models without, and with, each feature, from the problem and the dual point alone."""
-        g = _gradient(problem, self.alpha)
-        again = lower_bound(
-            problem, self.alpha, g
-        )  # of this very g, which may differ from the bound's in its last digits
+        g = problem.samples.pull(self.alpha)
+        # Of this very g, which may differ from the bound's in its last digits.
+        again = lower_bound(problem, self.alpha, g)
         return screen(problem, again, g).above(self.value)
 
 
-def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_of_g: float | None = None) -> Bound:
+class _DualSums(NamedTuple):
+    """Sums over the samples, or a block of them, at a dual point."""
+
+    finite: bool
+    norm: float  # of c = s alpha, rounded up
+    conjugate: float  # sum of s l*(alpha)
+    terms: float  # of the sizes of what is added up in s l*(alpha)
+    positive: float  # sum of the positive entries of c
+    negative: float
+    above: float  # sum of s max(0, l*(0) - l*(alpha))
+
+    @classmethod
+    def of(cls, loss: Loss, balances: bool, y: Vector, s: Vector, alpha: Vector) -> _DualSums:
+        if not np.all(np.isfinite(alpha)):
+            return cls(False, *[np.nan] * 6)
+        c, conjugate = s * alpha, np.asarray(loss.conjugate(alpha, y))
+        # Summed pairwise: the error of a dot product grows with the number of samples.
+        sums = float(np.sum(s * conjugate)), float(s @ loss.conjugate_terms(alpha, y, conjugate))
+        if not balances:
+            return cls(True, _norm(c), *sums, 0.0, 0.0, 0.0)
+        above = float(s @ np.maximum(np.asarray(loss.conjugate(np.zeros_like(y), y)) - conjugate, 0.0))
+        return cls(True, _norm(c), *sums, float(c[c > 0].sum()), -float(c[c < 0].sum()), above)
+
+    @classmethod
+    def of_all(cls, blocks: list[_DualSums]) -> _DualSums:
+        """Add up those of the blocks."""
+        if len(blocks) == 1:
+            return blocks[0]
+        finite, norms, *sums = zip(*blocks, strict=True)
+        return cls(all(finite), _norm(np.array(norms)), *map(added, sums))
+
+
+def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of_g: float | None = None) -> Bound:
     r"""D(alpha) less all that rounding can have added to it: a true lower bound on the best objective.
 
     Let hats mark what was computed. Every entry of :math:`\hat g` is off by at most :math:`e_j` (the design's own bound)
@@ -312,33 +356,44 @@ def lower_bound(problem: Problem, alpha: Vector, g: Vector | None = None, value_
     Never less than the bound at alpha = 0 (zero for the losses of this library); used for every figure that is published.
     `g` = X'(s alpha), computed afresh, and the constraint's value of g are taken where they are known.
     """
-    loss, y, s, lam = problem.loss, problem.y, problem.s, problem.lam
-    at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
-    trivial = 0.0 - float(np.sum(s * at_zero)) - _PAIRWISE * _U * float(s @ np.abs(at_zero))
-    if not np.all(np.isfinite(alpha)):
-        return Bound(trivial, np.zeros_like(y), 0.0)
+    samples, lam, trivial = problem.samples, problem.lam, problem.trivial_bound
     with np.errstate(over="ignore", invalid="ignore"):
-        c = s * alpha
-        norm_c = _norm(c)
+        sums = _DualSums.of_all(samples.each(partial(_DualSums.of, problem.loss, problem.fit_intercept), alpha))
+        if not sums.finite:
+            return Bound(trivial, samples.full(0.0), 0.0)
         if value_of_g is None:
-            value_of_g = problem.constraint.opposite.value(problem.design.rmatvec(c) if g is None else g)
-        conjugate = np.asarray(loss.conjugate(alpha, y))
-        # Summed pairwise: the error of a dot product grows with the number of samples.
-        value = -float(np.sum(s * conjugate)) - value_of_g / (2.0 * lam)
+            value_of_g = problem.constraint.opposite.value(samples.pull(alpha) if g is None else g)
+        value = -sums.conjugate - value_of_g / (2.0 * lam)
         # The entries of X'c are off by the product's own rounding, and at most as much again by that of c = s alpha.
-        error = 2.0 * (norm_c * problem.rounding_norm + problem.underflow_norm)
-        lost = (_ELEMENTWISE + _PAIRWISE) * _U * float(s @ loss.conjugate_terms(alpha, y, conjugate))
+        error = 2.0 * (sums.norm * problem.rounding_norm + problem.underflow_norm)
+        lost = (_ELEMENTWISE + _PAIRWISE) * _U * sums.terms
         if problem.fit_intercept:
-            shrink = _imbalance(c)
-            error += shrink * norm_c * problem.column_norm
-            lost += 2.0 * shrink * float(s @ np.maximum(at_zero - conjugate, 0.0))
+            shrink = _imbalance(sums.positive, sums.negative)
+            error += shrink * sums.norm * problem.column_norm
+            lost += 2.0 * shrink * sums.above
         relative = (problem.constraint.size + 16.0) * _U
         norm = np.sqrt(value_of_g + problem.constraint.size * _TINY)
-        lost += 4.0 * len(c) * _TINY
+        lost += 4.0 * samples.size * _TINY
         lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     bound = Bound(float(safe) + 0.0, alpha, float(value - safe)) if np.isfinite(safe) else None
-    return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, np.zeros_like(y), 0.0)
+    return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, samples.full(0.0), 0.0)
+
+
+def trivial_bound(loss: Loss, samples: Samples) -> float:
+    """The dual value at alpha = 0, less rounding; zero for the losses of this library."""
+
+    def sums(y: Vector, s: Vector) -> tuple[float, float]:
+        at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
+        return float(np.sum(s * at_zero)), float(s @ np.abs(at_zero))
+
+    total, size = map(added, zip(*samples.each(sums), strict=True))
+    return 0.0 - total - _PAIRWISE * _U * size
+
+
+def null_dual(problem: Problem, b: float) -> Rows:
+    """Return the dual point of the model without features and with the intercept b."""
+    return feasible(problem, problem.samples.map(lambda y, s: problem.loss.derivative(np.full_like(y, b), y)))
 
 
 def null_bound(problem: Problem, b: float) -> Bound:
@@ -348,42 +403,50 @@ def null_bound(problem: Problem, b: float) -> Bound:
     rises at its beginning, unless alpha = 0 is the optimum, so that the bound is better than the trivial one; for a quadratic
     conjugate it is at least 8/9 of the best on the ray. One product with X; scaling by powers of 2 is exact.
     """
-    alpha = feasible(problem, np.asarray(problem.loss.derivative(np.full_like(problem.y, b), problem.y)))
-    g = _gradient(problem, alpha)
-    best = trivial = lower_bound(problem, np.zeros_like(alpha), np.zeros_like(g))
+    samples, alpha = problem.samples, null_dual(problem, b)
+    g = samples.pull(alpha)
+    best = trivial = lower_bound(problem, samples.full(0.0), np.zeros_like(g))
     for _ in range(_HALVINGS):
         bound = lower_bound(problem, alpha, g)
         if bound.value > best.value:
             best = bound
         elif best is not trivial:
             break
-        alpha, g = 0.5 * alpha, 0.5 * g
+        alpha, g = samples.map(lambda y, s, a: 0.5 * a, alpha), 0.5 * g
     return best
 
 
-def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Vector | None = None) -> float:
+def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -> float:
     r"""P(w, b) plus all that rounding can have taken from it: no less than the model's objective in exact arithmetic.
 
     With :math:`|\hat u_i - u_i| \le e` (the design's own bound) convexity gives
     :math:`l(u_i) \le \max(l(\hat u_i - e), l(\hat u_i + e))`, for any loss. Values of a loss are off by a few units in the last
     place; all terms are nonnegative or count with their size. `u` is Xw + b, computed afresh, where it is known.
     """
-    loss, y = problem.loss, problem.y
-    u = problem.design.matvec(w) + b if u is None else u
-    with np.errstate(over="ignore", invalid="ignore"):
+    loss = problem.loss
+    u = problem.samples.margins(w, b) if u is None else u
+    off = 2.0 * problem.design.matvec_error(w)
+
+    def losses(y: Vector, u: Vector) -> Vector:
         # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
-        e = 2.0 * problem.design.matvec_error(w) + 4.0 * _U * np.abs(u)
-        return rounded_objective(problem, w, np.maximum(loss.value(u - e, y), loss.value(u + e, y)))
+        e = off + 4.0 * _U * np.abs(u)
+        return np.asarray(np.maximum(loss.value(u - e, y), loss.value(u + e, y)))
+
+    return rounded_objective(problem, w, losses, u)
 
 
-def rounded_objective(problem: Problem, w: Vector, value: Vector) -> float:
-    """The objective of a model whose losses are at most these, rounded up."""
-    s = problem.s
+def rounded_objective(problem: Problem, w: Vector, losses: Callable[..., Vector], *rows: Rows) -> float:
+    """The objective of a model whose losses are at most ``losses(y, *rows)``, rounded up."""
+
+    def sums(y: Vector, s: Vector, *parts: Vector) -> tuple[float, float]:
+        value = losses(y, *parts)
+        return float(np.sum(s * np.abs(value))), float(np.sum(s * value))
+
     with np.errstate(over="ignore", invalid="ignore"):
+        sizes, values = zip(*problem.samples.each(sums, *rows), strict=True)
         ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * _U)
-        size = float(np.sum(s * np.abs(value))) + ridge
-        total = float(np.sum(s * value)) + ridge + 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * size
-        total += (4.0 * len(s) + problem.lam * problem.constraint.size) * _TINY
+        total = added(values) + ridge + 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * (added(sizes) + ridge)
+        total += (4.0 * problem.samples.size + problem.lam * problem.constraint.size) * _TINY
     return total if np.isfinite(total) else np.inf
 
 
@@ -460,7 +523,7 @@ def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
     and `bound` has :math:`(\nu(\hat g) + E)^2` in it already. What is left are the roundings of the fall itself, a difference
     of two squares of which the smaller or the larger is :math:`\hat g_j^2`, and of adding it to the bound.
     """
-    if not np.any(bound.alpha):  # the trivial bound, whatever g belongs to
+    if not problem.samples.any(bound.alpha):  # the trivial bound, whatever g belongs to
         g = np.zeros_like(g)
     constraint = problem.constraint.opposite
     squares, lost = np.square(constraint.magnitudes(g)), 4.0 * _U * (constraint.unit_size + 1.0)
@@ -482,17 +545,15 @@ def _excess(bounds: Vector, objective: float) -> Vector:
 
 def _norm(c: Vector) -> float:
     """Euclidean norm, rounded up, of a vector whose squares may underflow."""
-    largest = float(np.abs(c).max())
+    largest = float(np.abs(c).max(initial=0.0))
     return largest and largest * float(np.linalg.norm(c / largest)) * (1.0 + 1e-9)
 
 
-def _imbalance(c: Vector) -> float:
-    """Fraction t by which the entries of the sign of sum(c) must shrink for the sum to be exactly zero, rounded up."""
-    positive, negative = float(c[c > 0].sum()), -float(c[c < 0].sum())
+def _imbalance(positive: float, negative: float) -> float:
+    """Fraction t by which the entries of c of one sign must shrink for their sum to be zero, rounded up.
+
+    The positive entries sum to `positive` and the others to ``-negative``, each up to rounding.
+    """
     rounding = (_PAIRWISE + 2.0) * _U * (positive + negative)
     delta, side = abs(positive - negative) + rounding, max(positive, negative)
     return 0.0 if side == 0.0 else min(1.0, delta / (side * (1.0 - 1e-9)))
-
-
-def _gradient(problem: Problem, alpha: Vector) -> Vector:
-    return problem.design.rmatvec(problem.s * alpha)

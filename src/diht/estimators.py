@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from scipy.special import log_expit, logsumexp
+from scipy.special import logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
@@ -29,10 +29,18 @@ from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
-from diht.losses import LOSSES, Logistic, Loss, Poisson
-from diht.multinomial import Multinomial, MultinomialProblem, check_multinomial, solve_multinomial
+from diht.losses import LOSSES, Logistic, Loss
+from diht.multinomial import (
+    ALL_LOSSES,
+    Multinomial,
+    MultinomialProblem,
+    check_multinomial,
+    losses_with_probabilities,
+    solve_multinomial,
+)
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
+from diht.samples import null_intercept
 from diht.shipping import ShippingMixin
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.structure import constrained, indices_of, n_choices, signs_of
@@ -237,10 +245,11 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         The largest number of features used. More than there are: all of them, with a warning.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
-    loss : {"squared", "huber", "poisson"} or Loss, default="squared"
-        (y - u)^2, Huber's loss, half the Poisson deviance of counts with mean exp(u), or an object of `diht.losses` or of your own.
+    loss : str or Loss, default="squared"
+        The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss and
+        "poisson" for half the Poisson deviance of counts with mean exp(u); or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
-        The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+        The method: a name in `diht.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
         Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
         solvers "auto" and "branch".
@@ -423,7 +432,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         Returns
         -------
         ndarray of shape (n_samples,)
-            Predictions, of X's floating point type: x.w + b, for the Poisson loss the mean exp(x.w + b).
+            Predictions, of X's floating point type: x.w + b, or the mean that the loss takes it for (`Loss.mean`), such as
+            exp(x.w + b) for the Poisson loss.
         """
         mean: Array = self._loss().mean(self._linear(X, offset))
         return mean
@@ -445,17 +455,18 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         Returns
         -------
         float
-            R^2, for the Poisson loss D^2, which has the deviance in place of squares (as scikit-learn's `PoissonRegressor`).
+            R^2, or for losses whose `Loss.score` says so D^2, which has the loss in place of squares, as for the Poisson loss (and
+            scikit-learn's `PoissonRegressor`).
         """
         loss = self._loss()
-        if not isinstance(loss, Poisson):
+        if loss.score == "r2":
             return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
         u = self._linear(X, offset).astype(np.float64)
         y = finite_vector("y", y, len(u))
         loss.check_targets(y)
         s = normalised_weights(sample_weight, len(u))
-        deviance, level = float(s @ loss.value(u, y)), np.full_like(y, loss.intercept(np.zeros_like(y), y, s))
-        null = float(s @ loss.value(level, y))
+        deviance, level = float(s @ loss.value(u, y)), null_intercept(loss, y, s)
+        null = float(s @ loss.value(np.full_like(y, level), y))
         return 1.0 - deviance / null if null > 0.0 else float(deviance == 0.0)
 
     def _linear(self, X: Any, offset: ArrayLike | None) -> Array:
@@ -470,14 +481,20 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.loss == "poisson" or isinstance(self.loss, Poisson)
+        tags.target_tags.positive_only = getattr(_declared(self.loss), "nonnegative_targets", False)
         return tags
 
 
+def _declared(loss: Any) -> Any:
+    """Return the loss of a name; anything else as it is."""
+    return ALL_LOSSES[loss]() if isinstance(loss, str) and loss in ALL_LOSSES else loss
+
+
 def _has_probability(estimator: Any) -> bool:
-    if isinstance(estimator.loss, Logistic) or estimator.loss in ("logistic", "multinomial"):
+    if getattr(_declared(estimator.loss), "has_probabilities", False):
         return True
-    raise AttributeError(f"probabilities need loss='logistic' or 'multinomial', got loss={estimator.loss!r}")
+    known = " or ".join(map(repr, losses_with_probabilities()))
+    raise AttributeError(f"probabilities need loss={known}, got loss={estimator.loss!r}")
 
 
 class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[misc]
@@ -496,14 +513,16 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         them, with a warning.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
-    loss : {"logistic", "smoothed_hinge", "hinge", "squared_hinge", "multinomial"} or Loss, default="logistic"
-        A name, or an object of `diht.losses` or of your own. Probabilities come with the logistic and the multinomial loss only.
+    loss : str or Loss, default="logistic"
+        The name of a loss of classification in `diht.losses.LOSSES`, such as "logistic", "smoothed_hinge", "hinge" and
+        "squared_hinge"; or "multinomial", or an object of `diht.losses` or of your own. Probabilities come with losses that are
+        likelihoods, the logistic and the multinomial one.
         "multinomial" is one model of all classes, whose coefficients for a feature are zero for all classes or for none; of two
         classes it is the logistic loss with ridge lam / 2, since the classes share a coefficient w as w/2 and -w/2.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
     solver : str or Solver, default="auto"
-        The method: "auto", "relaxed", "branch", "diht", "sdiht", "iht", "htp", "svrght", or an object of `diht.solvers`.
+        The method: a name in `diht.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
         Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
         solvers "auto" and "branch".
@@ -781,7 +800,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
 
     @available_if(_has_probability)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Array:
-        """Compute the probabilities of the classes; for the logistic loss only.
+        """Compute the probabilities of the classes; for losses that are likelihoods.
 
         Parameters
         ----------
@@ -797,7 +816,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
 
     @available_if(_has_probability)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any) -> Array:
-        """Compute the logarithms of the probabilities of the classes; for the logistic loss only.
+        """Compute the logarithms of the probabilities of the classes; for losses that are likelihoods.
 
         Parameters
         ----------
@@ -809,12 +828,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         ndarray of shape (n_samples, n_classes)
             Logarithms of probabilities.
         """
-        scores = self._scores(X)
-        if self._is_shared and scores.shape[1] > 1:
-            return np.asarray(scores - logsumexp(scores, axis=1, keepdims=True))
-        if scores.shape[1] == 1:
-            scores = np.hstack([-scores, scores])
-        log_p: Array = log_expit(scores)
+        log_p: Array = self._named_loss().log_likelihoods(self._scores(X))
         return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
 
 

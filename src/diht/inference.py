@@ -34,10 +34,10 @@ from diht.estimators import (
     column_scales,
     validated,
 )
-from diht.intercept import best_intercept
-from diht.losses import Loss, QuadraticConjugate, Squared
+from diht.losses import Loss
 from diht.path import choices_among, constraint_of, default_names
 from diht.problem import Problem, finite_vector, normalised_weights
+from diht.samples import null_intercept
 from diht.solvers.refit import refit
 from diht.structure import indices_of, signs_of
 
@@ -149,13 +149,13 @@ def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float
     A loss of straight and quadratic pieces has a minimum; another one may fall for ever, and its models then have no limit.
     """
     basis = orthonormal(problem.design, problem.s)
-    if isinstance(problem.loss, Squared):
+    if problem.loss.is_squared_error:
         b = float(problem.s @ problem.y) if problem.fit_intercept else 0.0
         z = basis.Q.T @ (problem.s * (problem.y - b))
     elif len(basis.singular):
         z, b = _limit(problem, basis.Q, basis.coordinates(w), b)
     else:
-        z, b = np.zeros(0), best_intercept(problem.loss, np.zeros_like(problem.y), problem.y, problem.s)
+        z, b = np.zeros(0), null_intercept(problem.loss, problem.y, problem.s)
     x = basis.coefficients(z)
     sign = problem.constraint.sign
     if sign is not None and np.any(sign * x < 0.0):
@@ -173,7 +173,7 @@ def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, fl
         b = slight.intercept_of(z, b)
         models.append(z)
     moved, size = np.linalg.norm(models[1] - models[0]), np.linalg.norm(models[1])
-    if moved > _LIMITED * size and not isinstance(problem.loss, QuadraticConjugate):
+    if moved > _LIMITED * size and problem.loss.pieces is None:
         what = (
             "separate the classes"
             if problem.loss.task == "classification"
@@ -296,7 +296,7 @@ class _Row:
         if not estimator.fit_intercept:
             return 0.0
         y, factor = (self.y, 1.0) if self.offset is None else self.loss.with_offset(self.y, self.offset)
-        return best_intercept(self.loss, np.zeros_like(y), y, s * factor)
+        return null_intercept(self.loss, y, s * factor)
 
     def _problem(self, fit_intercept: bool, s: Vector) -> tuple[Problem, Vector]:
         design, m = as_design(self.columns, 1), len(self.support)

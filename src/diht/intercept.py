@@ -7,22 +7,36 @@ a_i depends on a shift of its argument by b, without ever decreasing, and b is t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.step import Step
-from diht.losses import Logistic, Loss, QuadraticConjugate
+from diht.losses import Loss
 
-__all__ = ["balanced", "best_intercept", "increasing_root"]
+if TYPE_CHECKING:
+    from diht.samples import Rows, Samples
+
+__all__ = ["added", "balanced", "best_intercept", "increasing_root"]
 
 Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
+_MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of that which says nothing
 _SHORT = 10_000  # terms up to which numpy computes a sum
+
+
+def added(sums: Iterable[float]) -> float:
+    """Add the sums of blocks of samples, rounded once."""
+    sums = list(sums)
+    try:
+        return math.fsum(sums)
+    except (OverflowError, ValueError):  # some are infinite, or their sum is
+        return float(sum(sums))
 
 
 def increasing_root(h: Callable[[float], float], start: float = 0.0, noise: float = 0.0) -> float:
@@ -65,12 +79,13 @@ def _illinois(
     side = 0
     best, h_best = (left, h_left) if abs(h_left) < abs(h_right) else (right, h_right)
     f_left, f_right = h_left, h_right  # the halved values of the Illinois method
-    slow = 0  # steps in a row that did not halve the bracket: at a jump of h no secant does
+    slow = 0  # secants in a row that did not halve the bracket: at a jump of h none does
+    due, run = 0, 1  # bisections that come next, and how many in a row when secants fail again
     for _ in range(_MAX_EVALUATIONS):
         if abs(h_best) <= noise:
             break
         width, middle = right - left, 0.5 * (left + right)
-        guess = middle if slow >= 2 else right - f_right * width / (f_right - f_left)
+        guess = middle if due else right - f_right * width / (f_right - f_left)
         if not left < guess < right:
             guess = middle
             if not left < guess < right:
@@ -86,64 +101,86 @@ def _illinois(
             right, f_right = guess, value
             f_left = f_left / 2 if side == 1 else f_left
             side = 1
-        slow = slow + 1 if right - left > 0.5 * width else 0
+        if due:
+            due -= 1
+        elif right - left <= 0.5 * width:
+            slow, run = 0, 1
+        elif slow:
+            due, run = run, min(2 * run, _MOST_BISECTIONS)
+        else:
+            slow = 1
     return best
 
 
-def best_intercept(loss: Loss, u: Vector, y: Vector, s: Vector, start: float = 0.0, compiled: bool = False) -> float:
+def best_intercept(samples: Samples, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i).
 
     Secants are followed as long as each halves the slope, unless the loss is one of straight and quadratic pieces. `compiled` says
-    that so many intercepts are wanted that compiled sums pay, however short.
+    that so many intercepts are wanted that compiled sums, where the loss has them, pay however short they are.
     """
-    known = loss.intercept(u, y, s)
+
+    def slopes(y: Vector, s: Vector, u: Vector) -> tuple[float, float]:
+        derivatives = np.asarray(loss.derivative(u + b, y))
+        return float(s @ derivatives), float(s @ np.abs(derivatives))
+
+    known = loss.intercept(lambda f: samples.each(f, u))
     if known is not None:
         return known
-    smooth = not isinstance(loss, QuadraticConjugate) and not (compiled and isinstance(loss, Logistic))
+    smooth = loss.pieces is None and not (compiled and loss.slope_kernel() is not None)
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
-        slopes = np.asarray(loss.derivative(u + b, y))
-        slope, noise = float(s @ slopes), _ROUNDED * _U * float(s @ np.abs(slopes))
+        slope, size = map(added, zip(*samples.each(slopes, u), strict=True))
+        noise = _ROUNDED * _U * size
         if abs(slope) <= noise:
             return b
         if not smooth or not abs(slope) <= 0.5 * least:
             break
-        curvature = (slope - before) / step if step else float(s @ loss.second_derivative(u + b, y))
+        curvature = (slope - before) / step if step else _curvature(samples, loss, u, b)
         if not curvature > 0.0:
             break
         best, least, before, step = b, abs(slope), slope, -slope / curvature
         b += step
-    return best if least <= noise else increasing_root(_total_slope(loss, u, y, s, compiled), best, noise)
+    return best if least <= noise else _root(samples, loss, u, best, noise, compiled)
 
 
-def _total_slope(loss: Loss, u: Vector, y: Vector, s: Vector, compiled: bool) -> Callable[[float], float]:
-    """Return sum_i s_i l'(u_i + b, y_i) as a function of b, compiled where the loss has a compiled formula and the sum is long."""
-    step = Step(loss, "derivative")
-    codes = step.codes()
-    if codes is None or (len(u) <= _SHORT and not compiled):
-        return lambda b: float(s @ step(u, u + b, y))
-    from diht.design.kernels import weighted_step
-
-    return lambda b: float(weighted_step(codes, u, u, b, y, s))
+def _curvature(samples: Samples, loss: Loss, u: Rows, b: float) -> float:
+    return samples.total(lambda y, u: loss.second_derivative(u + b, y), u)
 
 
-def balanced(loss: Loss, alpha: Vector, y: Vector, s: Vector) -> Vector:
+def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, compiled: bool) -> float:
+    """Return the root in b of sum_i s_i l'(u_i + b, y_i), compiled where the loss has a compiled formula and that pays."""
+    known = loss.slope_kernel()
+    if known is None or not samples.whole or (samples.size <= _SHORT and not compiled):
+        return increasing_root(lambda b: samples.total(lambda y, u: loss.derivative(u + b, y), u), start, noise)
+    from diht.design.relaxation import slope_root
+
+    [root] = samples.each(lambda y, s, u: float(slope_root(*known, u, y, s, start, noise)), u)
+    return root
+
+
+def balanced(samples: Samples, loss: Loss, alpha: Rows) -> Rows:
     """Projection of `alpha`, in the metric of the weights, on F and sum_i s_i alpha_i = 0 (to rounding)."""
-    low, high = loss.domain(y)
-    noise = _ROUNDED * _U * float(s @ np.abs(alpha))
+    noise = _ROUNDED * _U * samples.total(lambda y, a: np.abs(a), alpha)
+
+    def shifted(b: float) -> Callable[[Vector, Vector], Vector]:
+        return lambda y, a: np.clip(a + b, *loss.domain(y))
+
+    def inside(y: Vector, a: Vector) -> NDArray[np.bool_]:
+        low, high = loss.domain(y)
+        return np.asarray((a + b > low) & (a + b < high))
 
     def total(b: float) -> float:
-        return float(s @ np.clip(alpha + b, low, high))
+        return samples.total(shifted(b), alpha)
 
     # h is piecewise linear: Newton's method ends on the right piece, unless the pieces are many.
     b, h, best, least = 0.0, total(0.0), 0.0, np.inf
     while noise < abs(h) <= 0.5 * least:
         best, least = b, abs(h)
-        slope = float(s @ ((alpha + b > low) & (alpha + b < high)))
+        slope = samples.total(inside, alpha)
         if not slope > 0.0:
             break
         b -= h / slope
         h = total(b)
     if abs(h) > noise:
         b = increasing_root(total, best, noise)
-    return np.asarray(np.clip(alpha + b, low, high))
+    return samples.map(lambda y, s, a: shifted(b)(y, a), alpha)

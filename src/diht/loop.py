@@ -16,9 +16,9 @@ from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, null_bound, primal
 from diht.empty_columns import compact
-from diht.intercept import best_intercept
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
+from diht.samples import Rows
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
@@ -137,11 +137,24 @@ def _bounded(problem: Problem, start: Start) -> Start:
     return replace(start, w=None, b=0.0)
 
 
-def _objective(problem: Problem, w: Vector, b: float) -> float:
-    """Return the objective, infinite where a prediction is beyond the reach of the loss."""
+def _objective(problem: Problem, w: Vector, b: float, u: Rows | None = None) -> float:
+    """Return the objective, infinite where a prediction of a sample that has weight is beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = problem.design.matvec(w, support=np.flatnonzero(w)) + b
-        return primal(problem, w, b, u) if np.all(u <= problem.loss.reach) else np.inf
+        u = problem.samples.margins(w, b, np.flatnonzero(w)) if u is None else u
+        reached = problem.samples.each(lambda y, s, u: bool(np.all(u[s > 0.0] <= problem.loss.reach)), u)
+        return primal(problem, w, b, u) if all(reached) else np.inf
+
+
+def _has_objective(problem: Problem, w: Vector, intercept: float) -> bool:
+    """Whether a model's objective is finite; where means are far larger than deviations only precise predictions tell."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        coef, b = problem.coefficients_of(w), problem.centred_intercept(w, intercept)
+        if not np.all(np.isfinite(coef)):
+            return False
+        if np.isfinite(_objective(problem, w, b)):
+            return True
+        u, _ = problem.samples.predictions(coef, intercept, -problem.level)
+        return bool(np.isfinite(_objective(problem, w, b, u)))
 
 
 @dataclass(frozen=True)
@@ -299,12 +312,14 @@ class _Loop:
                 return -np.inf
             proved = lower_bound(self.problem, point.alpha, point.g, point.value)
         if proved.claimed > self.best_bound:  # methods go on changing their dual point
-            self.bound = proved if point.bound is not None else replace(proved, alpha=proved.alpha.copy())
+            self.bound = (
+                proved if point.bound is not None else replace(proved, alpha=self.problem.samples.copy(proved.alpha))
+            )
         return proved.claimed
 
     def prove_anything(self, b: float) -> None:
         """Where a solve ended before it proved more than alpha = 0 does, take the bound of the model without features."""
-        if self.bound is None or not self.bound.alpha.any():
+        if self.bound is None or not self.problem.samples.any(self.bound.alpha):
             proved = null_bound(self.problem, b)
             if proved.claimed > self.best_bound:
                 self.bound = proved
@@ -330,7 +345,7 @@ class _Loop:
             polished, ROUNDING * abs(self.best_objective)
         )  # of two that rounding cannot tell apart, the finer fit
         zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
-        self.improve(Point(zero, b, np.full_like(problem.y, b)))
+        self.improve(Point(zero, b, problem.samples.full(b)))
         if status in (Status.TIME_LIMIT, Status.STOPPED):
             self.prove_anything(b)
         seconds = self.clock.read()
@@ -352,7 +367,7 @@ class _Loop:
             certificate=certificate,
             pool=() if pool is None else pool.models(problem),
             last=_model(problem, last.w, last.b, last_objective),
-            last_alpha=None if last.alpha is None else last.alpha.copy(),
+            last_alpha=None if last.alpha is None else problem.samples.copy(last.alpha),
             status=status,
             n_iter=n_iter,
             n_passes=n_passes,
@@ -368,7 +383,7 @@ def _model(problem: Problem, w: Vector, b: float, objective: float) -> Model:
 
 def _initial_point(problem: Problem, start: Start) -> Point:
     w, b = start.primal(problem)
-    return Point(w, b, problem.design.matvec(w) + b, start.dual(problem))
+    return Point(w, b, problem.samples.margins(w, b), start.dual(problem))
 
 
 def certify(
@@ -433,14 +448,13 @@ def model_to_certify(
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     b = _intercept_for(problem, model, intercept)
-    with np.errstate(over="ignore"):
-        representable = bool(np.all(np.isfinite(problem.coefficients_of(model))))
-    if not representable or not np.isfinite(_objective(problem, model, b)):
+    intercept = problem.intercept_of(model, b) if intercept is None else float(intercept)
+    if not _has_objective(problem, model, intercept):
         largest = float(np.abs(model).max())
         raise ValueError(
             f"w must have a finite objective, got one that overflows (its largest entry is {largest:g} in size)"
         )
-    return model, problem.intercept_of(model, b) if intercept is None else float(intercept)
+    return model, intercept
 
 
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
@@ -477,5 +491,5 @@ def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> floa
             raise ValueError(f"intercept must be None or 0 for a problem without an intercept, got {intercept!r}")
         return 0.0
     if intercept is None:
-        return best_intercept(problem.loss, problem.design.matvec(w), problem.y, problem.s)
+        return problem.samples.best_intercept(problem.loss, problem.samples.margins(w))
     return problem.centred_intercept(w, float(intercept))

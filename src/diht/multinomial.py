@@ -28,17 +28,19 @@ from diht.design import Design, spectral_bound
 from diht.design.definite import Definite
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Screening, _raised
 from diht.exact import CLEAR
-from diht.losses import Squared
+from diht.losses import LOSSES, Declared, Loss, Squared
 from diht.problem import Problem
 from diht.result import Certificate, Iterate, Model, Result, Status, Trace
 from diht.selection import top_k
 from diht.solvers import Auto
 
 __all__ = [
+    "ALL_LOSSES",
     "Multinomial",
     "MultinomialBound",
     "MultinomialProblem",
     "MultinomialResult",
+    "losses_with_probabilities",
     "solve_multinomial",
     "solve_multinomial_path",
 ]
@@ -79,11 +81,21 @@ _KICKS, _AWAY = 12, 3  # attempts from the best support without a few of its fea
 
 
 @dataclass(frozen=True)
-class Multinomial:
+class Multinomial(Declared):
     """The loss by its name, where a model is spoken of: that of one sample is a function of the scores of all classes."""
 
     name: ClassVar[str] = "multinomial"
     task: ClassVar[str] = "classification"
+    is_likelihood: ClassVar[bool] = True
+
+
+ALL_LOSSES: dict[str, type[Loss] | type[Multinomial]] = {**LOSSES, Multinomial.name: Multinomial}
+"""Every loss by its name: those of one target, and that of all classes."""
+
+
+def losses_with_probabilities() -> list[str]:
+    """Return their names."""
+    return [name for name, kind in ALL_LOSSES.items() if kind().has_probabilities]
 
 
 def check_multinomial(solver: Any, exact: bool = False, **others: Any) -> None:
@@ -246,17 +258,18 @@ def lower_bound(problem: MultinomialProblem, A: Matrix, G: Matrix | None = None)
     eta = float(np.abs(A.sum(axis=1)).max()) + 4.0 * n_classes * _U
     entropy, total = -float(np.sum(s[:, None] * xlogy(P, P))), float(s.sum()) * (1.0 + 1e-9)
     shift = _imbalance(problem, A, eta) if linear.fit_intercept else 0.0
-    value_of_g = linear.constraint.value(sizes(G))
-    value = entropy - value_of_g / (2.0 * lam)
-    norm_c, norm_s = _norm(s[:, None] * A), _norm(s)
-    error = 2.0 * (norm_c * linear.rounding_norm + np.sqrt(n_classes) * linear.underflow_norm)
-    error += (1.5 * shift + 2.0 * eta) * norm_s * linear.column_norm
-    lost = (shift + 2.0 * eta + (_ELEMENTWISE + _PAIRWISE + n_classes) * _U) * (abs(entropy) + total)
-    relative = (linear.constraint.size + n_classes + 16.0) * _U
-    norm = np.sqrt(value_of_g + linear.constraint.size * n_classes * _TINY)
-    lost += 4.0 * A.size * _TINY
-    lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
-    safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
+    with np.errstate(over="ignore", invalid="ignore"):
+        value_of_g = linear.constraint.value(sizes(G))
+        value = entropy - value_of_g / (2.0 * lam)
+        norm_c, norm_s = _norm(s[:, None] * A), _norm(s)
+        error = 2.0 * (norm_c * linear.rounding_norm + np.sqrt(n_classes) * linear.underflow_norm)
+        error += (1.5 * shift + 2.0 * eta) * norm_s * linear.column_norm
+        lost = (shift + 2.0 * eta + (_ELEMENTWISE + _PAIRWISE + n_classes) * _U) * (abs(entropy) + total)
+        relative = (linear.constraint.size + n_classes + 16.0) * _U
+        norm = np.sqrt(value_of_g + linear.constraint.size * n_classes * _TINY)
+        lost += 4.0 * A.size * _TINY
+        lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
+        safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     if not (shift < 1.0 and eta < 0.1 and safe > 0.0):
         return nothing
     return MultinomialBound(float(safe), A, float(value - safe))

@@ -15,8 +15,9 @@ from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import as_design
 from diht.estimators import _blas_threads, column_scales
-from diht.losses import Loss, Squared, as_loss
+from diht.losses import Loss, as_loss
 from diht.multinomial import (
+    ALL_LOSSES,
     Multinomial,
     MultinomialProblem,
     check_multinomial,
@@ -39,7 +40,6 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 CRITERIA = "aic", "bic", "ebic"
-_LIKELIHOODS = "logistic", "poisson", "multinomial"  # losses that are negative logarithms of likelihoods
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,11 +185,9 @@ class Path(Sequence[PathPoint]):
         """
         if name not in CRITERIA:
             raise ValueError(f"name must be one of {list(CRITERIA)}, got {name!r}")
-        squared = isinstance(self.loss, Squared)
-        if not squared and self.loss.name not in _LIKELIHOODS:
-            raise ValueError(
-                f"{name} needs a loss that is a likelihood (squared, logistic, poisson, multinomial), got {self.loss.name}"
-            )
+        if not self.loss.is_likelihood:
+            known = ", ".join(name for name, loss in ALL_LOSSES.items() if loss.is_likelihood)
+            raise ValueError(f"{name} needs a loss that is a likelihood ({known}), got {self.loss.name}")
         n, n_features = self.n_samples, len(self.feature_names)
         inside, d = self.constraint.free(n_features)[1], self.constraint.choices(n_features)
         weight = 2.0 if name == "aic" else np.log(n)
@@ -198,8 +196,7 @@ class Path(Sequence[PathPoint]):
             result = point.result
             mean_loss = result.objective - 0.5 * point.lam * float(np.square(result.w, dtype=np.float64).sum())
             mean_loss = max(mean_loss, np.finfo(np.float64).tiny)
-            value = n * np.log(mean_loss) if squared else 2.0 * n * mean_loss
-            value += weight * point.n_coefficients
+            value = self.loss.deviance(mean_loss, n) + weight * point.n_coefficients
             if name == "ebic":
                 j = self.constraint.count(np.setdiff1d(point.support, inside))
                 value += 2.0 * (gammaln(d + 1) - gammaln(j + 1) - gammaln(d - j + 1))
@@ -223,7 +220,7 @@ class Path(Sequence[PathPoint]):
             "status": [str(point.result.status) for point in self],
             "n_passes": [point.result.n_passes for point in self],
         }
-        if isinstance(self.loss, Squared) or self.loss.name in _LIKELIHOODS:
+        if self.loss.is_likelihood:
             columns |= {name: self.criterion(name) for name in CRITERIA}
         return DataFrame(columns)
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from diht.constraint import Constraint, as_constraint
 from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram, precise_gram
+from diht.duality import trivial_bound
 from diht.exact import dot, two_sum
 from diht.losses import Loss, Squared, as_loss
 from diht.samples import MemorySamples, Samples
@@ -52,8 +53,8 @@ class Problem:
     n_threads : int, optional
         Threads of the compiled kernels; None takes what the machine allows.
     offset : array of shape (N,), optional
-        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For the squared, Huber and Poisson
-        losses, which turn it into other targets (and weights): l(u + offset, y) = f l(u, z), see `Loss.with_offset`.
+        Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For losses that turn
+        it into other targets (and weights), l(u + offset, y) = f l(u, z), as squared, Huber and Poisson do; see `Loss.with_offset`.
 
     Attributes
     ----------
@@ -182,6 +183,11 @@ class Problem:
     def shape(self) -> tuple[int, int]:
         """The numbers of samples and of features."""
         return self.design.shape
+
+    @cached_property
+    def trivial_bound(self) -> float:
+        """The bound of the dual point zero: no objective is below it."""
+        return trivial_bound(self.loss, self.samples)
 
     @cached_property
     def rounding_norm(self) -> float:

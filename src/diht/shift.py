@@ -20,7 +20,7 @@ than the same model without it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from diht.design.base import gamma
 from diht.design.gram import Gram, PreciseGram, gram
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Indices, Screening, Vector, _norm, _raised
 from diht.exact import CLEAR
-from diht.losses import Squared
+from diht.samples import Rows, added
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -175,7 +175,7 @@ class ShiftedBound(Bound):
     def renewed(self, problem: Problem) -> Bound:
         """Compute the bound again: what features outside J cost, that sigma is a shift, and the value at p."""
         d = problem.shape[1]
-        if not isinstance(problem.loss, Squared) or self.p.shape != (d,):
+        if not problem.loss.is_squared_error or self.p.shape != (d,):
             return super().renewed(problem)
         origin, ceiling = None if self.origin is None else self.origin.renewed(problem), np.inf
         if origin is not None:
@@ -240,7 +240,7 @@ def shifted_bound(
 
     `constraint` may be a part of the problem's, such as a node of a search tree; the bound then speaks of that part only.
     """
-    if not isinstance(problem.loss, Squared):
+    if not problem.loss.is_squared_error:
         raise ValueError(f"a shift needs the squared loss, got {problem.loss}")
     everything = np.arange(problem.shape[1])
     features = everything if features is None else np.unique(np.asarray(features, dtype=np.int64))
@@ -253,7 +253,7 @@ def shifted_bound(
     safe = float(max(evaluated.safe, 0.0))
     return ShiftedBound(
         value=float(min(ceiling, safe)),
-        alpha=-2.0 * evaluated.r,
+        alpha=problem.samples.map(lambda y, s, r: -2.0 * r, evaluated.r),
         rounding=(evaluated.rounding if safe > 0.0 else 0.0) + (0.0 if origin is None else 2.0 * origin.rounding),
         p=p,
         sigma=sigma,
@@ -266,7 +266,7 @@ def shifted_bound(
 
 @dataclass(frozen=True, eq=False)
 class _Evaluated:
-    r: Vector  # y - Xp, centred where there is an intercept
+    r: Rows  # y - Xp, centred where there is an intercept
     c: Vector  # zero outside the features
     value: float
     safe: float
@@ -294,39 +294,59 @@ def _from_data(problem: Problem, p: Vector, sigma: float, features: Indices, con
     matter), c by the error of a product with X, by :math:`\|x_j\|_C \|e\|_C`, and by the imbalance
     :math:`\delta = \sum_i s_i \hat r_i` that is left after centring.
     """
-    design, y, s = problem.design, problem.y, problem.s
+    samples, design, n = problem.samples, problem.design, problem.shape[0]
     support = np.flatnonzero(p)
     with np.errstate(over="ignore", invalid="ignore"):
-        r = y - design.matvec(p, support=support)
+        r = samples.map(lambda y, s, u: y - u, samples.margins(p, support=support))
         if problem.fit_intercept:
-            r -= float(s @ r) / float(s.sum())
-        weighted = s * r
-        norm, heaviest = _norm(weighted), float(s.max())
-        e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ design.read_norms()) + _norm(y)) * 1.01
-        e += 4.0 * _U * _norm(r) + (len(support) + 16.0) * np.sqrt(len(y)) * _TINY
-        delta = (
-            abs(float(weighted.sum())) + _PAIRWISE * _U * float(np.abs(weighted).sum())
-            if problem.fit_intercept
-            else 0.0
-        )
-        q = design.rmatvec(weighted)
-        drift = 1.01 * (heaviest * e + np.sqrt(heaviest) * delta + np.sqrt(len(y)) * _TINY)
+            mean = samples.total(lambda y, r: r, r) / samples.total(np.ones_like)
+            r = samples.map(lambda y, s, r: r - mean, r)
+        sums = _ResidualSums.of_all(samples.each(_ResidualSums.of, r))
+        heaviest = samples.heaviest
+        e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ design.read_norms()) + sums.norm_y) * 1.01
+        e += 4.0 * _U * sums.norm_r + (len(support) + 16.0) * np.sqrt(n) * _TINY
+        delta = abs(sums.left) + _PAIRWISE * _U * sums.sizes if problem.fit_intercept else 0.0
+        q = samples.pull(r)
+        drift = 1.01 * (heaviest * e + np.sqrt(heaviest) * delta + np.sqrt(n) * _TINY)
         error = (
-            2.0 * design.rmatvec_error(norm)
+            2.0 * design.rmatvec_error(sums.norm)
             + design.column_norms() * drift
             + 8.0 * _U * (np.abs(q) + sigma * np.abs(p))
         )
-        terms = np.concatenate([weighted * r, 2.0 * p * q, sigma * p * p])
-        lost = 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * float(np.sum(np.abs(terms))) + 8.0 * len(terms) * _TINY
-        lost += 1.01 * (delta**2 + 2.0 * np.sqrt(heaviest * float(weighted @ r)) * e + 2.0 * float(np.abs(p) @ error))
+        terms = np.concatenate([[sums.square], 2.0 * p * q, sigma * p * p])
+        lost = 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * float(np.sum(np.abs(terms))) + 8.0 * (len(terms) + n) * _TINY
+        lost += 1.01 * (delta**2 + 2.0 * np.sqrt(heaviest * sums.square) * e + 2.0 * float(np.abs(p) @ error))
         c, off = (q + sigma * p)[features], error[features]
         return _less_rounding(problem, sigma, features, constraint, r, c, off, float(np.sum(terms)), lost)
+
+
+class _ResidualSums(NamedTuple):
+    """Sums over the samples, or a block of them, of the residuals r with their weights."""
+
+    norm: float  # of s r; norms are rounded up
+    norm_r: float
+    norm_y: float
+    left: float  # sum of s r
+    sizes: float  # of its terms
+    square: float  # sum of s r^2, pairwise
+
+    @classmethod
+    def of(cls, y: Vector, s: Vector, r: Vector) -> _ResidualSums:
+        weighted = s * r
+        sums = float(weighted.sum()), float(np.abs(weighted).sum()), float(np.sum(weighted * r))
+        return cls(_norm(weighted), _norm(r), _norm(y), *sums)
+
+    @classmethod
+    def of_all(cls, blocks: list[_ResidualSums]) -> _ResidualSums:
+        """Add up those of the blocks."""
+        columns = list(zip(*blocks, strict=True))
+        return cls(*(_norm(np.array(norms)) for norms in columns[:3]), *map(added, columns[3:]))
 
 
 def _from_gram(
     problem: Problem,
     known: PreciseGram,
-    r: Vector,
+    r: Rows,
     p: Vector,
     sigma: float,
     features: Indices,
@@ -348,7 +368,7 @@ def _less_rounding(
     sigma: float,
     features: Indices,
     constraint: Constraint,
-    r: Vector,
+    r: Rows,
     on_features: Vector,
     off: Vector,
     total: float,

@@ -116,9 +116,9 @@ class ShippingMixin:
         -------
         estimator
             A `LogisticRegression` for the logistic loss (of more than two classes a `OneVsRestClassifier` of them) and for the
-            multinomial one, a `LinearSVC` for other losses of classification, a `PoissonRegressor` for counts, else a `Ridge`;
-            fitted, with a copy of the coefficients. The strength of its penalty is that of the problem that was solved, whose
-            columns are standardised unless ``standardize=False``.
+            multinomial one, a `LinearSVC` for other losses of classification, a `PoissonRegressor` where predictions are
+            exp(x.w + b), else a `Ridge`; fitted, with a copy of the coefficients. The strength of its penalty is that of the
+            problem that was solved, whose columns are standardised unless ``standardize=False``.
         """
         check_is_fitted(self)
         strength = self._lam * self._n_samples
@@ -130,14 +130,14 @@ class ShippingMixin:
             return self._as_fitted(softmax, coef_=coef, intercept_=intercept, classes_=self.classes_.copy())
         loss = as_loss(self.loss)
         if loss.task == "regression":
-            if loss.name == "poisson":
+            if loss.link == "log":
                 poisson = PoissonRegressor(alpha=self._lam, **common)
                 poisson._base_loss = poisson._get_loss()  # what its predictions ask for the inverse of the link
                 return self._as_fitted(poisson, coef_=coef[0], intercept_=intercept[0])
             ridge = Ridge(alpha=strength / 2, **common)
             return self._as_fitted(ridge, coef_=coef[0], intercept_=intercept[0])
         classes = self.classes_
-        if loss.name != "logistic":
+        if loss.link != "logit":
             machine = LinearSVC(C=C, **common)
             return self._as_fitted(machine, coef_=coef, intercept_=intercept, classes_=classes.copy())
         plain = LogisticRegression(C=C, **common)

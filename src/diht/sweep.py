@@ -29,7 +29,6 @@ from diht.design.gram import Gram
 from diht.design.threads import blas_threads
 from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
 from diht.loop import as_solver, solve
-from diht.losses import Squared
 from diht.problem import Problem
 from diht.result import Model, Result, Status, Trace
 from diht.selection import top_k
@@ -221,7 +220,7 @@ class _Nearby(Auto):
     def _shift_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
         before = np.inf
-        while isinstance(problem.loss, Squared) and problem.constraint.is_plain:
+        while problem.loss.is_squared_error and problem.constraint.is_plain:
             best, bound = state.pool.best, state.bound
             assert best is not None
             assert bound is not None

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.datasets import Table, atomic_write, read_table
+from diht.multinomial import losses_with_probabilities
 from diht.report.model import SavedModel, read_model
 
 __all__ = ["columns_of", "predict", "read_for"]
@@ -24,8 +25,9 @@ def predict(arguments: argparse.Namespace) -> None:
     """Write one prediction a sample."""
     model = read_model(arguments.model)
     if arguments.proba and not model.has_probabilities:
+        known = " or ".join(losses_with_probabilities())
         raise ValueError(
-            f"argument --proba: needs a model with the logistic or multinomial loss, {arguments.model} has {model.loss.name}"
+            f"argument --proba: needs a model with the {known} loss, {arguments.model} has {model.loss.name}"
         )
     table = read_for(model, arguments.file, model.data.target, needs_target=False)
     columns = columns_of(model, table, model.support)

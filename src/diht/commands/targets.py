@@ -30,20 +30,23 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss | Multinomial, str
     else:
         loss, why = Multinomial() if name == Multinomial.name else as_loss(name), ""
     if loss.task == "regression" and texts:
-        classes = [name for name, kind in LOSSES.items() if kind.task == "classification"]
         raise ValueError(
             f"argument --loss: {loss.name} needs numbers, but the {target} holds texts such as {str(distinct[0])!r}; "
-            f"for classes use one of {', '.join(classes)}"
+            f"for classes use one of {_names('classification')}"
         )
     if loss.task == "classification":
         if not texts and _looks_measured(distinct, len(y)):
             raise ValueError(
                 f"argument --loss: {loss.name} needs classes, but the {target} has {len(distinct)} different numbers in "
-                f"{len(y)} samples; for regression use squared, huber or poisson"
+                f"{len(y)} samples; for regression use one of {_names('regression')}"
             )
         if len(distinct) < 2:
             raise ValueError(f"{table.path}: the {target} has one class only: {str(as_labels(distinct)[0])!r}")
     return loss, why
+
+
+def _names(task: str) -> str:
+    return ", ".join(name for name, kind in LOSSES.items() if kind.task == task)
 
 
 def _default_loss(distinct: NDArray[Any], texts: bool) -> tuple[Loss, str]:

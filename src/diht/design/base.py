@@ -199,6 +199,10 @@ class Design(ABC):
         """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
         return False
 
+    def parts(self) -> list[Design]:
+        """Return the blocks of rows that the matrix consists of, in their order."""
+        return [self]
+
     def formed(self) -> DenseDesign:
         """Return the same matrix dense, in float64, for products with few features; itself if it is such."""
         from diht.design.dense import DenseDesign

@@ -8,7 +8,7 @@ import numpy as np
 
 from diht.design.base import Design, Index
 from diht.design.step import Vector
-from diht.losses import QuadraticConjugate
+from diht.losses import Pieces
 
 __all__ = ["EndOfPath", "central_path"]
 
@@ -35,18 +35,18 @@ class EndOfPath(NamedTuple):
 
 
 def central_path(
-    design: Design, loss: QuadraticConjugate, y: Vector, s: Vector, lam: float, fit_intercept: bool, rtol: float
+    design: Design, pieces: Pieces, y: Vector, s: Vector, lam: float, fit_intercept: bool, rtol: float
 ) -> EndOfPath:
-    """Minimise ``sum_i s_i l(x_i.w + b, y_i) + (lam/2) ||w||^2`` to a relative gap; for few features."""
+    """Minimise ``sum_i s_i l(x_i.w + b, y_i) + (lam/2) ||w||^2`` to a relative gap; for few features, l of these pieces."""
     from diht.design.interior_point import SAMPLE_ROWS, interior_point
 
     X, seen = design.toarray().T, np.flatnonzero(s)
     S = np.empty((SAMPLE_ROWS, len(seen)))
     S[0], S[1], S[2] = y[seen], s[seen], 1.0
-    if loss.low != -loss.high:
+    if pieces.low != -pieces.high:
         S[2, S[0] < 0.0] = -1.0
         S[0] *= S[2]
     x, alpha = np.empty(len(X)), np.empty(len(seen))
     X = np.ascontiguousarray(X if len(seen) == len(y) else X[:, seen])
-    b, bound = interior_point(X, S, loss.mu, loss.low, loss.high, lam, fit_intercept, rtol, x, alpha)
+    b, bound = interior_point(X, S, *pieces, lam, fit_intercept, rtol, x, alpha)
     return EndOfPath(x, b, bound, seen, alpha)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diht.design.base import ENTRIES_PER_THREAD, NO_INDEX, BlockWork, Index, StoredDesign, Visits, frozen
+from diht.design.base import ENTRIES_PER_THREAD, NO_INDEX, BlockWork, Design, Index, StoredDesign, Visits, frozen
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
 
@@ -46,8 +46,9 @@ class RowBlocks(StoredDesign):
 
     def _equal_runs(self, n_runs: int) -> list[tuple[int, int]]:
         """Cut the blocks into runs of about equal size."""
-        ends = np.cumsum([block.nbytes for block in self.blocks])
-        cuts = np.searchsorted(ends, np.arange(1, n_runs) * (int(ends[-1]) / n_runs)) + 1
+        sizes = np.array([block.nbytes for block in self.blocks])
+        middles = np.cumsum(sizes) - sizes / 2
+        cuts = np.searchsorted(middles, np.arange(1, n_runs) * (self._nbytes / n_runs))
         return [(a, b) for a, b in pairwise([0, *cuts.tolist(), len(self.blocks)]) if a < b]
 
     @property
@@ -81,6 +82,10 @@ class RowBlocks(StoredDesign):
     def long_products(self) -> bool:
         """Whether those of a block are."""
         return any(block.long_products for block in self.blocks)
+
+    def parts(self) -> list[Design]:
+        """Return the blocks."""
+        return list(self.blocks)
 
     def _each(self) -> Iterator[tuple[StoredDesign, slice]]:
         """Each block with its rows."""

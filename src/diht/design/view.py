@@ -279,6 +279,13 @@ class AffineView(Design):
             Z /= self.scale
         return Z
 
+    def parts(self) -> list[Design]:
+        """Return the same view of each block of the base."""
+        return [
+            AffineView(base, self.center, self.scale, self.zeros)
+            for base, _ in (part.raw() for part in self.base.parts())
+        ]
+
     def raw(self) -> tuple[StoredDesign, Vector | None]:
         """Return the base and the scales."""
         return self.base, self.scale

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.special import log_expit, logsumexp
+from scipy.special import logsumexp
 
 from diht import __version__
 from diht.constraint import Constraint
 from diht.datasets import atomic_write
-from diht.losses import LOSSES, Loss
-from diht.multinomial import Multinomial
+from diht.losses import Loss
+from diht.multinomial import ALL_LOSSES, Multinomial, losses_with_probabilities
 from diht.report.document import MAX_WHOLE, Node, parse, parse_text
 from diht.result import Status, relative
 from diht.structure import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
@@ -295,7 +295,7 @@ class SavedModel:
     @property
     def has_probabilities(self) -> bool:
         """Whether the loss gives any."""
-        return self.loss.name in ("logistic", "multinomial")
+        return self.loss.has_probabilities
 
     @property
     def support(self) -> Indices:
@@ -320,15 +320,13 @@ class SavedModel:
         return [self.classes[c] for c in winners]
 
     def probabilities(self, X: Any, columns: Indices | None = None) -> NDArray[Any]:
-        """Return each class's probability, of shape (N, number of classes); two losses give any."""
+        """Return each class's probability, of shape (N, number of classes), where the loss gives any."""
         if not self.has_probabilities or self.classes is None:
+            known = " or ".join(losses_with_probabilities())
             raise ValueError(
-                f"probabilities need a model with the logistic or multinomial loss, this one has the {self.loss.name} loss"
+                f"probabilities need a model with the {known} loss, this one has the {self.loss.name} loss"
             )
-        u = self.decision(X, columns)
-        if u.shape[1] == 1:
-            u = np.column_stack([-u[:, 0], u[:, 0]])
-        log_p = u if isinstance(self.loss, Multinomial) else log_expit(u)
+        log_p = self.loss.log_likelihoods(self.decision(X, columns))
         return np.asarray(np.exp(log_p - logsumexp(log_p, axis=1, keepdims=True)))
 
 
@@ -406,13 +404,10 @@ def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
     }
 
 
-_KINDS: dict[str, type[Loss] | type[Multinomial]] = {**LOSSES, Multinomial.name: Multinomial}
-
-
 def _parameters(loss: Loss | Multinomial) -> dict[str, Any]:
     """Return the settings of a built-in loss, such as gamma and delta."""
-    if _KINDS.get(loss.name) is not type(loss):
-        raise ValueError(f"loss must be one of {list(_KINDS)} to be saved, got {loss!r}")
+    if ALL_LOSSES.get(loss.name) is not type(loss):
+        raise ValueError(f"loss must be one of {list(ALL_LOSSES)} to be saved, got {loss!r}")
     return dict(vars(loss))
 
 
@@ -511,11 +506,11 @@ def _check_format(root: Node) -> None:
 def _loss(node: Node) -> Loss | Multinomial:
     if not isinstance(node.value, dict):
         raise node.wrong("an object")
-    name = Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(_KINDS)
-    standard: Any = _KINDS[name]()
+    name = Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(ALL_LOSSES)
+    standard: Any = ALL_LOSSES[name]()
     entries = node.entries("name", *vars(standard))
     try:
-        loss: Loss | Multinomial = _KINDS[name](**{key: entries[key].number() for key in vars(standard)})
+        loss: Loss | Multinomial = ALL_LOSSES[name](**{key: entries[key].number() for key in vars(standard)})
     except ValueError as error:
         raise error if str(error).startswith(node.path) else node.fail(str(error)) from None
     return loss

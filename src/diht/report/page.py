@@ -79,7 +79,7 @@ class Predictions:
     y, predicted : arrays of shape (n,)
         Targets and predictions: numbers, or classes.
     probabilities : array of shape (n, number of classes), or None
-        For the logistic loss.
+        Where the loss gives any.
     source : str
         Where the samples come from, in words.
     """

@@ -13,17 +13,20 @@ weights and the parts of the vectors that belong to them. It must treat each sam
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Design, Step
+from diht.intercept import added, balanced, best_intercept
+from diht.losses import Loss
+from diht.samples.partition import Blocks
 
-__all__ = ["Rows", "Samples", "added"]
+__all__ = ["Chosen", "Rows", "Samples", "added"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -31,13 +34,25 @@ Indices = NDArray[np.int64]
 Rows: TypeAlias = Any  # N numbers, where the rows live
 
 
-def added(sums: Iterable[float]) -> float:
-    """Add the sums of blocks, rounded once."""
-    sums = list(sums)
-    try:
-        return math.fsum(sums)
-    except (OverflowError, ValueError):  # some are infinite, or their sum is
-        return float(sum(sums))
+class Chosen(ABC):
+    """A few samples, whose entries may be looked at and changed."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Their number."""
+
+    @abstractmethod
+    def values(self, rows: Rows) -> Vector:
+        """Return their entries of a vector."""
+
+    @abstractmethod
+    def rows_of(self, samples: Any) -> Vector:
+        """Return their rows of X, as these or other samples have them."""
+
+    @abstractmethod
+    def patched(self, rows: Rows, values: Vector) -> Rows:
+        """Return a copy of a vector with other entries of theirs."""
 
 
 class Samples(ABC):
@@ -49,7 +64,11 @@ class Samples(ABC):
         X, asked for nothing that is as long as the samples.
     y, s : Rows
         The targets and the weights.
+    whole : bool
+        Whether there is one block: a search along the samples may then run where they are.
     """
+
+    whole = False
 
     design: Design
     y: Rows
@@ -78,6 +97,23 @@ class Samples(ABC):
         """Return ``max_i f(y_i, rows_i)``."""
         return max(self.each(lambda y, s, *parts: float(np.max(f(y, *parts))), *rows))
 
+    def any(self, rows: Rows) -> bool:
+        """Tell whether a vector has an entry other than zero."""
+        return any(self.each(lambda y, s, a: bool(np.any(a)), rows))
+
+    @cached_property
+    def heaviest(self) -> float:
+        """The largest weight."""
+        return max(self.each(lambda y, s: float(s.max())))
+
+    @abstractmethod
+    def holds(self, rows: Rows) -> bool:
+        """Tell whether something is a vector of these samples, or of others that are as many."""
+
+    @abstractmethod
+    def chosen(self, f: Callable[..., Any], *rows: Rows) -> Chosen:
+        """Choose the samples for which ``f(y, s, *rows)`` is true."""
+
     def full(self, value: float) -> Rows:
         """Return the same number for every sample."""
         return self.map(lambda y, s: np.full_like(y, value))
@@ -94,11 +130,43 @@ class Samples(ABC):
     def fetch(self, rows: Rows) -> Vector:
         """Return all the numbers of a vector."""
 
+    def empty(self) -> Rows:
+        """Return a vector to be written to."""
+        return self.map(lambda y, s: np.empty_like(y))
+
+    # Parts of the samples
+
+    @abstractmethod
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Cut the samples at random into a number of parts of (nearly) equal size, or as the user says."""
+
+    @abstractmethod
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+
     @abstractmethod
     def columns(self, features: Indices) -> Samples:
         """Return the samples of some features alone, on a compact copy of them."""
 
+    # The intercept
+
+    def best_intercept(self, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
+        """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``, searched from `start`."""
+        return best_intercept(self, loss, u, start, compiled)
+
+    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
+        """Project `alpha`, in the metric of the weights, on F and ``sum_i s_i alpha_i = 0``, to rounding."""
+        return balanced(self, loss, alpha)
+
     # Products with X
+
+    @abstractmethod
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+
+    @abstractmethod
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
 
     @abstractmethod
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:

@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design, Step, stacked
-from diht.samples.base import Rows, Samples
-from diht.samples.memory import MemorySamples
+from diht.design import Design, Step, spectral_bound, stacked
+from diht.samples.base import Chosen, Rows, Samples, added
+from diht.samples.memory import ChosenInMemory, MemorySamples
+from diht.samples.partition import Blocks, make_blocks
 
 __all__ = ["BlockSamples"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenInBlocks(Chosen):
+    """Those of each block."""
+
+    parts: tuple[ChosenInMemory, ...]
+
+    @property
+    def size(self) -> int:
+        """Their number."""
+        return sum(part.size for part in self.parts)
+
+    def values(self, rows: Rows) -> Vector:
+        """Return their entries of a vector."""
+        return np.concatenate([part.values(own) for part, own in zip(self.parts, rows, strict=True)])
+
+    def rows_of(self, samples: BlockSamples) -> Vector:
+        """Return their rows of X."""
+        return np.concatenate([part.rows_of(own) for part, own in zip(self.parts, samples.blocks, strict=True)])
+
+    def patched(self, rows: Rows, values: Vector) -> Rows:
+        """Return a copy of a vector with other entries of theirs."""
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        own = zip(self.parts, rows, np.split(values, ends), strict=True)
+        return tuple(part.patched(old, new) for part, old, new in own)
 
 
 class BlockSamples(Samples):
@@ -28,9 +56,17 @@ class BlockSamples(Samples):
         Those that they consist of.
     """
 
+    @classmethod
+    def of(cls, design: Design, y: Vector, s: Vector) -> BlockSamples:
+        """Cut targets and weights as the rows of a design are cut."""
+        parts = design.parts()
+        cuts = np.cumsum([part.shape[0] for part in parts])[:-1]
+        return cls(list(map(MemorySamples, parts, np.split(y, cuts), np.split(s, cuts))))
+
     def __init__(self, blocks: Sequence[MemorySamples]) -> None:
         self.design: Design = stacked([block.design for block in blocks])
         self.blocks = tuple(blocks)
+        self._starts = np.cumsum([0, *(block.size for block in blocks)])[:-1]
         self.y, self.s = tuple(block.y for block in blocks), tuple(block.s for block in blocks)
 
     def _parts(self, rows: tuple[Rows, ...]) -> list[tuple[MemorySamples, tuple[Rows, ...]]]:
@@ -47,7 +83,7 @@ class BlockSamples(Samples):
 
     def put(self, values: Vector) -> Rows:
         """Cut N numbers into those of the blocks."""
-        return tuple(np.split(np.asarray(values), np.cumsum([block.size for block in self.blocks])[:-1]))
+        return tuple(np.split(np.asarray(values), self._starts[1:]))
 
     def fetch(self, rows: Rows) -> Vector:
         """Return the numbers of all blocks, one after the other."""
@@ -56,6 +92,37 @@ class BlockSamples(Samples):
     def columns(self, features: Indices) -> BlockSamples:
         """Return the samples of some features alone, on compact copies of them."""
         return BlockSamples([block.columns(features) for block in self.blocks])
+
+    def holds(self, rows: Rows) -> bool:
+        """Tell whether something is a tuple of vectors, one of each block."""
+        if not isinstance(rows, tuple) or len(rows) != len(self.blocks):
+            return False
+        return all(block.holds(part) for block, part in zip(self.blocks, rows, strict=True))
+
+    def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenInBlocks:
+        """Choose the samples for which ``f(y, s, *rows)`` is true."""
+        return ChosenInBlocks(tuple(block.chosen(f, *parts) for block, parts in self._parts(rows)))
+
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+        rows = None if part is None else np.concatenate(_shifted(part, self._starts))
+        return spectral_bound(self.design, self.fetch(self.s), rows=rows)
+
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+        return added(block.square_sum(own) for block, own in zip(self.blocks, part, strict=True))
+
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Return the indices of each part within each block."""
+        return [self._split(part) for part in make_blocks(blocks, self.size, rng)]
+
+    def _split(self, part: Indices) -> tuple[Indices, ...]:
+        owner = np.searchsorted(self._starts, part, side="right") - 1
+        return tuple(part[owner == i] - start for i, start in enumerate(self._starts.tolist()))
+
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+        return added(block.weight(own) for block, own in zip(self.blocks, part, strict=True))
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""
@@ -96,6 +163,11 @@ class BlockSamples(Samples):
         """Compute X coef plus constants in twice the precision, and bounds on the errors."""
         pairs = [block.predictions(coef, *constants, less=parts) for block, parts in self._parts(less)]
         return tuple(u for u, _ in pairs), tuple(error for _, error in pairs)
+
+
+def _shifted(part: Rows, starts: Indices) -> list[Indices]:
+    """Return the indices of a part among all samples."""
+    return [own + start for own, start in zip(part, starts.tolist(), strict=True)]
 
 
 def _added(vectors: list[Vector]) -> Vector:

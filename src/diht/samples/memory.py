@@ -3,26 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design, Step
-from diht.samples.base import Rows, Samples
+from diht.design import DenseDesign, Design, Step, spectral_bound
+from diht.losses import Loss
+from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.partition import Blocks, make_blocks
 
-__all__ = ["MemorySamples"]
+__all__ = ["MemorySamples", "null_intercept"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
+@dataclass(frozen=True, eq=False)
+class ChosenInMemory(Chosen):
+    """Samples by their indices, ascending."""
+
+    indices: Indices
+
+    @property
+    def size(self) -> int:
+        """Their number."""
+        return len(self.indices)
+
+    def values(self, rows: Rows) -> Vector:
+        """Return their entries of a vector."""
+        return np.asarray(rows[self.indices])
+
+    def rows_of(self, samples: MemorySamples) -> Vector:
+        """Return their rows of X."""
+        return samples.design.rows(self.indices)
+
+    def patched(self, rows: Rows, values: Vector) -> Rows:
+        """Return a copy of a vector with other entries of theirs."""
+        rows = rows.copy()
+        rows[self.indices] = values
+        return rows
+
+
 class MemorySamples(Samples):
     """A design with its targets and weights."""
 
+    whole = True
+
     def __init__(self, design: Design, y: Vector, s: Vector) -> None:
         self.design, self.y, self.s = design, y, s
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return len(self.y)
 
     def each(self, f: Callable[..., T], *rows: Rows) -> list[T]:
         """Return ``f(y, s, *rows)`` of the one block that there is."""
@@ -43,6 +79,30 @@ class MemorySamples(Samples):
     def columns(self, features: Indices) -> MemorySamples:
         """Return the samples of some features alone, on a compact copy of them."""
         return MemorySamples(self.design.columns(features), self.y, self.s)
+
+    def holds(self, rows: Rows) -> bool:
+        """Tell whether something is an array of as many numbers."""
+        return isinstance(rows, np.ndarray) and rows.shape == self.y.shape
+
+    def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenInMemory:
+        """Choose the samples for which ``f(y, s, *rows)`` is true."""
+        return ChosenInMemory(np.flatnonzero(f(self.y, self.s, *rows)))
+
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+        return spectral_bound(self.design, self.s, rows=part)
+
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+        return float((self.s[part] * self.design.row_norms_sq()[part]).sum())
+
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Return the indices of each part."""
+        return list(make_blocks(blocks, self.size, rng))
+
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+        return float(self.s[part].sum())
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""
@@ -73,3 +133,8 @@ class MemorySamples(Samples):
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
         """Compute X coef plus constants in twice the precision, and bounds on the errors."""
         return self.design.predictions(coef, *constants, less=less)
+
+
+def null_intercept(loss: Loss, y: Vector, s: Vector) -> float:
+    """Return the best intercept of the model without features."""
+    return MemorySamples(DenseDesign(np.empty((len(y), 0))), y, s).best_intercept(loss, np.zeros_like(y))

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from diht.design.least_squares import ridge
 from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
-from diht.losses import Squared
 from diht.problem import Problem
 from diht.shift import in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers.base import Point, Solver, Start, never
@@ -167,7 +166,7 @@ class Auto(Solver):
     def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         relaxing = self._relax(problem, start, state)
         n, d = problem.shape
-        shiftable = isinstance(problem.loss, Squared) and problem.constraint.is_plain
+        shiftable = problem.loss.is_squared_error and problem.constraint.is_plain
         if shiftable and d < min(n, _MOST_GRAM):  # a shift is likely to prove more, and in less time
             yield from islice(relaxing, _FIRST_PIECES)
             self._search_best(problem, state)
@@ -180,7 +179,7 @@ class Auto(Solver):
                 yield from self._shift(problem, state)
             yield from self._continue(problem, state)
             if _is_small(problem) and not shiftable:  # searches of the squared loss kick by themselves
-                if not isinstance(problem.loss, Squared) and problem.constraint.size <= _GROWN:
+                if not problem.loss.is_squared_error and problem.constraint.size <= _GROWN:
                     yield from self._grow_late(problem, state)
                 yield from self._kick(problem, state)
 
@@ -344,7 +343,7 @@ class Auto(Solver):
         alpha = None
         if state.gap <= _LOOSE * abs(state.objective):
             return
-        small = _is_small(problem) or isinstance(problem.loss, Squared)
+        small = _is_small(problem) or problem.loss.is_squared_error
         for factor in reversed(_CONTINUATION):
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=1e-3, random_state=self.random_state)
@@ -437,12 +436,12 @@ def _curvature(problem: Problem) -> float:
 
 def _is_lean(problem: Problem) -> bool:
     """Tell whether the ridge is so small that the relaxation is loose and slow; for the squared loss."""
-    return isinstance(problem.loss, Squared) and problem.lam < _LEAN * _curvature(problem)
+    return problem.loss.is_squared_error and problem.lam < _LEAN * _curvature(problem)
 
 
 def _is_drowned(problem: Problem) -> bool:
     """Tell whether the ridge is so small that rounding hides what a swap gains; in a small problem of the squared loss."""
-    if not (isinstance(problem.loss, Squared) and problem.constraint.is_plain and _is_small(problem)):
+    if not (problem.loss.is_squared_error and problem.constraint.is_plain and _is_small(problem)):
         return False
     return problem.lam < _DROWNED * _curvature(problem)
 
@@ -453,7 +452,7 @@ def _is_small(problem: Problem) -> bool:
 
 def _is_growable(problem: Problem) -> bool:
     """Whether adding features one by one, then swapping, is worth its time, where the relaxation is too loose to tell much."""
-    return isinstance(problem.loss, Squared) and problem.constraint.size <= _GROWN
+    return problem.loss.is_squared_error and problem.constraint.size <= _GROWN
 
 
 def _alike(one: Indices, other: Indices) -> bool:

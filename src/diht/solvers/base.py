@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.duality import Bound, dual_from_primal, feasible, primal_from_dual
-from diht.intercept import best_intercept
 from diht.problem import Problem
+from diht.samples import Rows
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "never", "predictions"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "never", "predictions"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -36,11 +36,11 @@ class Start:
 
     w: Vector | None = None
     b: float = 0.0
-    alpha: Vector | None = None
+    alpha: Rows | None = None
     bound: Bound | None = None
     stop: Callable[[], bool] = never
 
-    def dual(self, problem: Problem) -> Vector:
+    def dual(self, problem: Problem) -> Rows:
         """Return a feasible dual point: the given one, that of the given model, or the paper's zero.
 
         Zero is an end of F for losses whose conjugate has no finite derivative there; they start from l'(0).
@@ -50,8 +50,8 @@ class Start:
         if self.w is not None:
             return dual_from_primal(problem, self.w, self.b)
         if problem.loss.explicit:
-            return np.zeros_like(problem.y)
-        return feasible(problem, np.asarray(problem.loss.start(problem.y)))
+            return problem.samples.full(0.0)
+        return feasible(problem, problem.samples.map(lambda y, s: problem.loss.start(y)))
 
     def primal(self, problem: Problem) -> tuple[Vector, float]:
         """Return a model: the given one, that of the given dual point, or zero."""
@@ -62,7 +62,7 @@ class Start:
         w = np.zeros(problem.shape[1])
         if not problem.fit_intercept:
             return w, 0.0
-        return w, best_intercept(problem.loss, np.zeros_like(problem.y), problem.y, problem.s)
+        return w, problem.samples.best_intercept(problem.loss, problem.samples.full(0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +76,8 @@ class Point:
 
     w: Vector
     b: float
-    u: Vector
-    alpha: Vector | None = None
+    u: Rows
+    alpha: Rows | None = None
     g: Vector | None = None
     value: float | None = None
     support: Indices | None = None
@@ -152,10 +152,17 @@ class Solver(ABC):
         return False
 
 
-def predictions(problem: Problem, w: Vector, support: Indices, b: float) -> tuple[float, Vector]:
+def begun(problem: Problem, start: Start) -> tuple[Rows, Vector]:
+    """Return a dual point of one's own to start from, and its X'(s alpha)."""
+    alpha = problem.samples.copy(start.dual(problem))
+    return alpha, problem.samples.pull(alpha) if problem.samples.any(alpha) else np.zeros(problem.shape[1])
+
+
+def predictions(problem: Problem, w: Vector, support: Indices, b: float) -> tuple[float, Rows]:
     """Best intercept for w (searched from b) and Xw plus it."""
-    u = problem.design.matvec(w, support=support)
+    samples = problem.samples
+    u = samples.margins(w, support=support)
     if not problem.fit_intercept:
         return 0.0, u
-    b = best_intercept(problem.loss, u, problem.y, problem.s, b)
-    return b, u + b
+    b = samples.best_intercept(problem.loss, u, b)
+    return b, samples.map(lambda y, s, u: u + b, u)

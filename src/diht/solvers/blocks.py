@@ -1,80 +1,28 @@
-"""Blocks of samples: how they are cut and in which order they come."""
+"""Parts of the samples: how curved the dual is on each, and in which order they come."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from diht.design import spectral_bound
-from diht.problem import Problem
+from diht.samples import Rows, Samples
 
-__all__ = ["BlockOrder", "Blocks", "block_curvatures", "check_blocks", "make_blocks"]
+__all__ = ["BlockOrder", "block_curvatures"]
 
-Indices = NDArray[np.int64]
-Blocks = int | Sequence[ArrayLike]
 
-_LONGEST_RUN, _RUNS_A_BLOCK = 64, 100
 _MANY = 64  # with more blocks than this, a bound for each by power iterations costs too much
 
 
-def check_blocks(blocks: Any, order: str) -> None:
-    """Raise ValueError for settings that no problem could use."""
-    if order not in ("shuffled", "replacement"):
-        raise ValueError(f"order must be 'shuffled' or 'replacement', got {order!r}")
-    if isinstance(blocks, int | np.integer):
-        if isinstance(blocks, bool) or blocks < 1:
-            raise ValueError(f"blocks must be at least 1, got {blocks!r}")
-    elif isinstance(blocks, str) or not hasattr(blocks, "__len__"):
-        raise ValueError(f"blocks must be a whole number or a partition of the samples, got {blocks!r}")
-
-
-def make_blocks(blocks: Blocks, n_samples: int, rng: np.random.Generator) -> list[Indices]:
-    """Cut the samples at random into a number of blocks of (nearly) equal size, or take the user's partition.
-
-    There are no more blocks than samples: with fewer samples than `blocks`, each is a block.
-    """
-    if isinstance(blocks, int | np.integer):
-        n_blocks = min(int(blocks), n_samples)
-        partition = [np.arange(n_samples)] if n_blocks == 1 else _random_partition(n_samples, n_blocks, rng)
-        return [_read_only(block) for block in partition]
-    partition = [np.asarray(block) for block in blocks]
-    if not partition or any(block.ndim != 1 or block.dtype.kind not in "iu" or not len(block) for block in partition):
-        raise ValueError("blocks must be index arrays, at least one, each one-dimensional and not empty")
-    together = np.sort(np.concatenate(partition))
-    if len(together) != n_samples or np.any(together != np.arange(n_samples)):
-        raise ValueError(f"blocks must hold each of the {n_samples} samples exactly once")
-    return [_read_only(block.astype(np.int64)) for block in partition]
-
-
-def _read_only(block: Indices) -> Indices:
-    """Keep a block from being changed, so that a design may remember how it cut it among threads."""
-    block.flags.writeable = False
-    return block
-
-
-def _random_partition(n_samples: int, n_blocks: int, rng: np.random.Generator) -> list[Indices]:
-    """Deal short runs of samples that lie side by side to the blocks: nearly as random as single ones, faster to read."""
-    length = max(1, min(_LONGEST_RUN, n_samples // (n_blocks * _RUNS_A_BLOCK)))
-    starts = rng.permutation(-(-n_samples // length)) * length
-    order = (starts[:, None] + np.arange(length)).ravel()
-    return [np.sort(block) for block in np.array_split(order[order < n_samples], n_blocks)]
-
-
-def block_curvatures(problem: Problem, blocks: list[Indices]) -> NDArray[np.float64]:
-    """Upper bounds on the spectrum of X'SX for each block of rows."""
-    design, s = problem.design, problem.s
+def block_curvatures(samples: Samples, blocks: list[Rows]) -> NDArray[np.float64]:
+    """Upper bounds on the spectrum of X'SX for each part of the samples."""
     if len(blocks) == 1:
-        return np.array([spectral_bound(design, s)])
-    frobenius = s * design.row_norms_sq()
-    bounds = np.array([float(frobenius[block].sum()) for block in blocks])
+        return np.array([samples.spectral_bound()])
+    bounds = [samples.square_sum(block) for block in blocks]
     if len(blocks) > _MANY:
-        return bounds
-    tighter = [spectral_bound(design, s, rows=block) for block in blocks]
-    return np.array([min(pair) for pair in zip(bounds, tighter, strict=True)])
+        return np.array(bounds)
+    return np.array([min(bound, samples.spectral_bound(block)) for bound, block in zip(bounds, blocks, strict=True)])
 
 
 @dataclass

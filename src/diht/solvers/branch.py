@@ -20,7 +20,6 @@ from diht.design.gram import Gram
 from diht.design.threads import run_parts
 from diht.duality import Bound, Screening, dual_from_primal, lower_bound, primal, upper_bound
 from diht.exact import CLEAR
-from diht.losses import Squared
 from diht.problem import Problem
 from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
@@ -168,7 +167,7 @@ def _of_leaves(
 def _fits(problem: Problem, tree: TreeBound) -> bool:
     """Whether a tree can speak of a problem at all: its loss, its numbers of samples and features, and how many are allowed."""
     n, d = problem.shape
-    by_gram = isinstance(problem.loss, Squared) and problem.constraint.is_plain
+    by_gram = problem.loss.is_squared_error and problem.constraint.is_plain
     if (tree.shifted and not by_gram) or tree.features.max(initial=-1) >= d:
         return False
     known = np.zeros(d, dtype=bool)
@@ -294,9 +293,10 @@ class NewtonNodes(Nodes):
             if proved.value > best.value:
                 best = replace(proved, alpha=proved.alpha.copy())
             open_gap = max(objective - best.value, 0.0)
-            own = engine.value - best.value
+            own = engine.value - max(best.value, engine.dual)
             solved = best.value >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
-            if solved or engine.finished or self.stop():
+            lost = engine.dual - proved.value  # to rounding, of which further steps gain nothing
+            if solved or lost >= engine.value - best.value or engine.finished or self.stop():
                 break
         full = np.zeros(self.d)
         full[self.features] = engine.w
@@ -551,7 +551,7 @@ def _workers(
     """One solver of nodes for each thread, the shift that they use, and a first proof; a known shift is proved already."""
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
-    if isinstance(problem.loss, Squared) and problem.constraint.is_plain:
+    if problem.loss.is_squared_error and problem.constraint.is_plain:
         known = _node_gram(problem, features)
         if sigma is None:
             sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)

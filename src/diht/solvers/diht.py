@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Step, spectral_bound
-from diht.intercept import best_intercept, increasing_root
+from diht.design import Step
+from diht.intercept import increasing_root
 from diht.problem import Problem
-from diht.solvers.base import DualModel, Point, Solver, Start, predictions
+from diht.samples import Rows, added
+from diht.solvers.base import DualModel, Point, Solver, Start, begun, predictions
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["DIHT"]
@@ -20,13 +21,13 @@ Vector = NDArray[np.float64]
 
 @dataclass
 class _State:
-    alpha: Vector
+    alpha: Rows
     g: Vector  # X'(s alpha)
     model: DualModel  # of alpha
     before: DualModel  # the model that the last step went through, whose predictions are known
     curvature: float
     b: float = 0.0  # intercept and predictions of `before`
-    u: Vector | None = None
+    u: Rows | None = None
     t: int = 0
 
 
@@ -54,9 +55,8 @@ class DIHT(Solver):
 
     def init(self, problem: Problem, start: Start) -> _State:
         """Start from a dual point (the paper: zero)."""
-        alpha = start.dual(problem).copy()
-        g = problem.design.rmatvec(problem.s * alpha) if np.any(alpha) else np.zeros(problem.shape[1])
-        curvature = spectral_bound(problem.design, problem.s) / problem.lam if self.step == "auto" else np.nan
+        alpha, g = begun(problem, start)
+        curvature = problem.samples.spectral_bound() / problem.lam if self.step == "auto" else np.nan
         state = _State(alpha, g, DualModel.zero(problem), DualModel.zero(problem), curvature)
         state.model.read(problem, g)
         return state
@@ -76,8 +76,8 @@ class DIHT(Solver):
             return self.last(problem, state)
         b, u = state.b, state.u
         if problem.fit_intercept:
-            shift = best_intercept(problem.loss, u, problem.y, problem.s)
-            b, u = b + shift, u + shift
+            shift = problem.samples.best_intercept(problem.loss, u)
+            b, u = b + shift, problem.samples.map(lambda y, s, u: u + shift, u)
         return Point(state.before.w, b, u, state.alpha, state.g, state.model.value, state.before.support)
 
     def last(self, problem: Problem, state: _State) -> Point:
@@ -87,17 +87,22 @@ class DIHT(Solver):
         return Point(model.w, b, u, state.alpha, state.g, model.value, model.support)
 
 
-def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:
-    u = np.empty_like(state.alpha)
-    problem.design.block_step(step, state.model.w, 0.0, state.alpha, problem.y, problem.s, state.g, u=u, fresh=True)
+def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Rows]:
+    u = problem.samples.empty()
+    problem.samples.step(step, state.model.w, 0.0, state.alpha, state.g, u=u, fresh=True)
     return 0.0, u
 
 
-def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float, Vector]:
+def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float, Rows]:
     """Find the multiplier of sum_i s_i alpha_i = 0, which is the intercept, and step with it."""
-    u = problem.design.matvec(state.model.w, support=state.model.support)
-    noise = 2.0**-53 * float(problem.s @ np.abs(state.alpha))  # what rounding leaves of a balanced sum
-    b = increasing_root(lambda b: step.total(state.alpha, u, problem.y, problem.s, b), state.b, noise)
-    state.alpha = step.at(state.alpha, u, problem.y, b)
-    state.g = problem.design.rmatvec(problem.s * state.alpha)
-    return b, u + b
+    samples, alpha = problem.samples, state.alpha
+    u = samples.margins(state.model.w, support=state.model.support)
+
+    def balance(b: float) -> float:
+        return added(samples.each(lambda y, s, a, u: step.total(a, u, y, s, b), alpha, u))
+
+    noise = 2.0**-53 * samples.total(lambda y, a: np.abs(a), alpha)  # what rounding leaves of a balanced sum
+    b = increasing_root(balance, state.b, noise)
+    state.alpha = samples.map(lambda y, s, a, u: step.at(a, u, y, b), alpha, u)
+    state.g = samples.pull(state.alpha)
+    return b, samples.map(lambda y, s, u: u + b, u)

@@ -16,11 +16,11 @@ from diht.constraint import Constraint
 from diht.design import Design, ProximalAscent, spectral_bound
 from diht.design.quadratic import Minimiser
 from diht.duality import feasible
-from diht.intercept import best_intercept
-from diht.losses import Loss, QuadraticConjugate
+from diht.losses import Loss
 from diht.problem import Problem
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
+from diht.solvers.steps import longest_step
 
 __all__ = ["Engine", "engine_for"]
 
@@ -81,7 +81,7 @@ class Engine(ABC):
         """Take a model, given Xw, with its best intercept (searched from b)."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(problem.loss, product, problem.y, problem.s, b, self.many)
+            b = problem.samples.best_intercept(problem.loss, product, b, self.many)
         self.w, self.b, self.u = w, b, product + b
         loss = float(problem.s @ problem.loss.value(self.u, problem.y))
         self.value = loss + problem.lam * self.constraint.relaxation(w)
@@ -179,7 +179,7 @@ class NewtonEngine(Engine):
         """Take the loss with so much smoothing, in units of the targets' size."""
         loss = self.problem.loss
         self.strength = strength
-        if isinstance(loss, QuadraticConjugate) and (loss.low > -np.inf or loss.high < np.inf):
+        if loss.pieces is not None and loss.pieces.is_bounded:
             self.loss: Loss = Central(loss, strength * self.size)
         elif not loss.differentiable:
             self.loss = Moreau(loss, strength * self.size)
@@ -190,7 +190,7 @@ class NewtonEngine(Engine):
         """The model of w with its best intercept, for the smoothed loss."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b, self.many)
+            b = problem.samples.best_intercept(self.loss, product, b, self.many)
         value = float(problem.s @ self.loss.value(product + b, problem.y)) + problem.lam * self.constraint.relaxation(w)
         return _Model(w, product, b, value)
 
@@ -259,20 +259,29 @@ class NewtonEngine(Engine):
             change = self.part.matvec(direction)
             if attempt == 0:
                 self.predicted = self.linear_slopes(slopes, curvature, change)
-            for size in _SIZES if self.loss.mu > 0.0 else _MORE_SIZES:
-                trial = self.smoothed(model.w + size * direction, model.product + size * change, model.b)
-                if trial.value <= model.value - _ARMIJO * size * promised:
-                    best = min(best, trial, key=lambda found: found.value)
-                    if size >= _LONG:
-                        return best
-                    futile = 0
+            taken = self.descent(model, direction, change, promised)
+            if taken is None:
+                futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
+                if futile == _FUTILE:
                     break
             else:
-                futile += 1
-            if futile == _FUTILE:  # of a descent direction a short step will do, unless rounding hides what it gains
-                break
+                size, trial = taken
+                best, futile = min(best, trial, key=lambda found: found.value), 0
+                if size >= _LONG:
+                    return best
             curvature = self.secant(margins, change)
         return best if model.value - best.value > _EXACT * abs(model.value) else model
+
+    def descent(self, model: _Model, direction: Vector, change: Vector, promised: float) -> tuple[float, _Model] | None:
+        """Return the longest step that gains a share of what its size promises, and the model that it leads to."""
+
+        def trial(size: float) -> _Model:
+            return self.smoothed(model.w + size * direction, model.product + size * change, model.b)
+
+        def gains(trial: _Model, size: float) -> bool:
+            return trial.value <= model.value - _ARMIJO * size * promised
+
+        return longest_step(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES, trial, gains)
 
     def linear_slopes(self, slopes: Vector, curvature: Vector, change: Vector) -> Vector:
         """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.
@@ -347,7 +356,7 @@ class GradientEngine(Engine):
         problem = self.problem
         for _ in range(10):
             product = self.part.matvec(self.point)
-            b = best_intercept(self.loss, product, problem.y, problem.s, self.b) if problem.fit_intercept else 0.0
+            b = problem.samples.best_intercept(self.loss, product, self.b) if problem.fit_intercept else 0.0
             slopes = np.asarray(self.loss.derivative(product + b, problem.y))
             gradient = self.part.rmatvec(problem.s * slopes)
             w = self.proximal(gradient, product, b)

@@ -21,7 +21,6 @@ from diht.design.gram import Gram
 from diht.design.quadratic import Minimiser, States, evaluate, places
 from diht.duality import Bound, Indices, Vector, lower_bound
 from diht.exact import CLEAR
-from diht.losses import Squared
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.shift import problem_gram, shifted_bound
@@ -106,7 +105,7 @@ class GramRelaxation:
         full: bool | None = None,
         many: bool = False,
     ) -> None:
-        if not isinstance(problem.loss, Squared):
+        if not problem.loss.is_squared_error:
             raise ValueError(f"the loss must be the squared one, got {problem.loss}")
         d = problem.shape[1]
         self.problem = problem

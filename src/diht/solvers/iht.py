@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import spectral_bound
 from diht.duality import dual_from_primal, primal
 from diht.problem import Problem
+from diht.samples import Rows
 from diht.solvers.base import Point, Solver, Start, predictions
 from diht.solvers.steps import StepSize, check_step, is_safe, primal_step
 
-__all__ = ["IHT", "PrimalState", "primal_gradient", "start_primal"]
+__all__ = ["IHT", "PrimalState", "primal_gradient", "slopes", "start_primal"]
 
 Vector = NDArray[np.float64]
 
@@ -26,9 +26,9 @@ class PrimalState:
 
     w: Vector
     b: float
-    u: Vector  # Xw + b
+    u: Rows  # Xw + b
     sigma_sq: float
-    alpha: Vector | None = None
+    alpha: Rows | None = None
     g: Vector | None = None
     t: int = 0
     finished: bool = False
@@ -88,14 +88,19 @@ class IHT(Solver):
 def start_primal(problem: Problem, start: Start, step: StepSize) -> PrimalState:
     """State of a primal method at its start."""
     w, b = start.primal(problem)
-    sigma_sq = spectral_bound(problem.design, problem.s) if step == "auto" else np.nan
-    return PrimalState(w, b, problem.design.matvec(w) + b, sigma_sq)
+    sigma_sq = problem.samples.spectral_bound() if step == "auto" else np.nan
+    return PrimalState(w, b, problem.samples.margins(w, b), sigma_sq)
+
+
+def slopes(problem: Problem, u: Rows) -> Rows:
+    """l'(u), a dual point."""
+    return problem.samples.map(lambda y, s, u: problem.loss.derivative(u, y), u)
 
 
 def primal_gradient(problem: Problem, state: PrimalState) -> Vector:
     """P'(w) = X'(s l'(u)) + lam w; keeps l'(u) and X'(s l'(u)) as a dual point."""
-    alpha = np.asarray(problem.loss.derivative(state.u, problem.y))
-    g = problem.design.rmatvec(problem.s * alpha)
+    alpha = slopes(problem, state.u)
+    g = problem.samples.pull(alpha)
     state.alpha, state.g = alpha, g
     if problem.fit_intercept and not problem.loss.differentiable:
         # At a kink a subgradient need not balance: the bound takes one that does, with a product of its own.

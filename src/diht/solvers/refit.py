@@ -17,7 +17,7 @@ samples sit at a kink, and with these known the optimum of a piecewise linear lo
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from diht.design import CoordinateAscent, Design, central_path
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal, primal
-from diht.intercept import balanced, best_intercept
-from diht.losses import Logistic, Loss, Poisson, QuadraticConjugate, Squared
+from diht.losses import Loss, Pieces
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
+from diht.solvers.steps import longest_step
 
 __all__ = ["refit"]
 
@@ -46,10 +46,11 @@ _LARGEST_HESSIAN = 3000  # features
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
-_SMOOTH = Squared, Logistic, Poisson  # losses whose curvature does not jump
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
-_MAX_HALVINGS = 120  # on a flat part of the loss a step may be too long by the ratio of its curvature to lam
+_HALVINGS = tuple(
+    0.5**i for i in range(120)
+)  # on a flat part of the loss a step may be too long by its curvature over lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
@@ -140,11 +141,12 @@ def _within_signs(
 def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
-    if isinstance(loss, QuadraticConjugate) and loss.kernel() is not None:
+    if loss.pieces is not None:
         short, worth = (_SHORT_FAST, _PER_ENTRY_FAST) if _ascends_fast(objective) else (_SHORT, _PER_ENTRY)
-        if _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12)):
+        long = _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12))
+        if long and loss.kernel() is not None:
             return _ascended
-        if loss.low > -np.inf or loss.high < np.inf:  # without an end one step of Newton's method will do
+        if loss.pieces.is_bounded:  # without an end one step of Newton's method will do
             return _interior
     return _newton if loss.differentiable else _smoothed
 
@@ -173,12 +175,13 @@ class _Objective:
     design: Design
     loss: Loss
     stop: Callable[[], bool] = never
+    many: bool = False  # whether so many models are to come that compiled sums pay, however short
 
     def model(self, x: Vector, product: Vector, b: float) -> _Model:
         """Return the model of x with its best intercept (searched from b), given Xx."""
         problem = self.problem
         if problem.fit_intercept:
-            b = best_intercept(self.loss, product, problem.y, problem.s, b)
+            b = problem.samples.best_intercept(self.loss, product, b, self.many)
             product = product + b
         value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
         return _Model(x, b, product, value)
@@ -196,23 +199,26 @@ def _direct_cost(design: Design) -> float:
 
 def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
-    loss = objective.loss
-    assert isinstance(loss, QuadraticConjugate)
-    best, bound, alpha = _on_central_path(objective, loss, max(rtol, _EXACT))
+    pieces = objective.loss.pieces
+    assert pieces is not None
+    best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
     if best.value - bound <= max(rtol, _HIDDEN) * abs(best.value):
         return best
-    polished = _newton(objective, best.x, best.b, rtol) if loss.mu > 0.0 else _at_kinks(objective, alpha, best.b)[0]
+    if pieces.mu > 0.0:
+        polished = _newton(replace(objective, many=True), best.x, best.b, rtol)
+    else:
+        polished, _ = _at_kinks(objective, alpha, best.b)
     return min(best, polished, key=lambda model: model.value)
 
 
-def _on_central_path(objective: _Objective, loss: QuadraticConjugate, rtol: float) -> tuple[_Model, float, Vector]:
+def _on_central_path(objective: _Objective, pieces: Pieces, rtol: float) -> tuple[_Model, float, Vector]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
     problem, design = objective.problem, objective.design
     x, b, bound, seen, point = central_path(
-        design, loss, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
+        design, pieces, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
     )
     model = objective.model(x, design.matvec(x), b)
-    alpha = np.asarray(loss.derivative(model.u, problem.y))
+    alpha = np.asarray(objective.loss.derivative(model.u, problem.y))
     alpha[seen] = point
     return model, bound, alpha
 
@@ -232,7 +238,7 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
         ascent.epoch()
         if epoch % _EPOCHS_BETWEEN_GAPS and not objective.stop():
             continue
-        feasible = balanced(problem.loss, alpha, problem.y, problem.s) if problem.fit_intercept else alpha
+        feasible = problem.samples.balanced(problem.loss, alpha) if problem.fit_intercept else alpha
         x = -design.rmatvec(problem.s * feasible) / problem.lam
         bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
         candidate = objective.model(x, design.matvec(x), best.b)
@@ -263,7 +269,7 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         if solve is not None:
             direction, before = solve(gradient), decrease
             decrease = -float(gradient @ direction)
-        again = isinstance(objective.loss, _SMOOTH) and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
+        again = objective.loss.smoothness >= 2 and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
         if solve is None or not again:
             curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
             solve = equations(curvature)
@@ -271,25 +277,36 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
             decrease = -float(gradient @ direction)
         if not decrease > rtol * abs(model.value):
             break
-        product, change = model.u - model.b, design.matvec(direction)
-        total = float(curvature.sum())
-        moves = problem.fit_intercept and total > 0.0
-        drift = -float(curvature @ change) / total if moves else 0.0  # of the intercept, by the quadratic
+        along = _along(objective, model, direction, curvature)
+        gains = partial(_gains, model, decrease)
         hidden = decrease <= _HIDDEN * abs(model.value)
-        size, trial = 1.0, model
-        for _ in range(1 if hidden else _MAX_HALVINGS):
-            trial = objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
-            if trial.value <= model.value - 1e-4 * size * decrease:
-                break
-            size /= 2
+        taken = (1.0, along(1.0)) if hidden else longest_step(_HALVINGS, along, gains)
+        if taken is None:
+            break
+        size, trial = taken
         new = objective.gradient(trial)
         if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.value < model.value):
             break
-        rounded = size < 1.0 and model.value - trial.value <= _HIDDEN * abs(model.value)
+        whole = size == 1.0 and gains(trial, size)
+        rounded = not whole and model.value - trial.value <= _HIDDEN * abs(model.value)
         model, gradient = trial, new
         if rounded:
             break
     return objective.model(model.x, design.matvec(model.x), model.b)
+
+
+def _along(objective: _Objective, model: _Model, direction: Vector, curvature: Vector) -> Callable[[float], _Model]:
+    """Return the models on the line from one into a direction; their intercepts are searched from where the quadratic has them."""
+    product, change = model.u - model.b, objective.design.matvec(direction)
+    total = float(curvature.sum())
+    moves = objective.problem.fit_intercept and total > 0.0
+    drift = -float(curvature @ change) / total if moves else 0.0
+    return lambda size: objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
+
+
+def _gains(model: _Model, decrease: float, trial: _Model, size: float) -> bool:
+    """Whether a step from a model gains a share of what its size promises."""
+    return trial.value <= model.value - 1e-4 * size * decrease
 
 
 def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:

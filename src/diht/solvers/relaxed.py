@@ -19,11 +19,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, feasible, lower_bound
-from diht.intercept import best_intercept
+from diht.duality import Bound, lower_bound, null_dual
 from diht.problem import Problem
 from diht.selection import top_k
-from diht.solvers.base import Point, Solver, Start
+from diht.solvers.base import Point, Solver, Start, predictions
 from diht.solvers.engines import Engine, engine_for, newton_pays
 
 __all__ = ["Relaxed"]
@@ -69,7 +68,7 @@ class Relaxed(Solver):
     def init(self, problem: Problem, start: Start) -> _State:
         """Begin at a dual point, or at that of the model without features."""
         given = start.alpha is not None or start.w is not None
-        alpha = start.dual(problem) if given else _first_dual(problem)
+        alpha = start.dual(problem) if given else null_dual(problem, Start().primal(problem)[1])
         g = problem.design.rmatvec(problem.s * alpha)
         features = _working_set(problem, g)
         w, b = start.primal(problem) if start.w is not None else (np.zeros(problem.shape[1]), 0.0)
@@ -114,19 +113,12 @@ class Relaxed(Solver):
     def observe(self, problem: Problem, state: _State) -> Point:
         """Round the relaxation's model; its dual point is the best so far."""
         w, support = problem.constraint.threshold(self.relaxed_model(problem, state))
-        u = problem.design.matvec(w, support=support)
-        b = best_intercept(problem.loss, u, problem.y, problem.s) if problem.fit_intercept else 0.0
-        return Point(w, b, u + b, state.bound.alpha, support=support)
+        b, u = predictions(problem, w, support, 0.0)
+        return Point(w, b, u, state.bound.alpha, support=support)
 
     def finished(self, state: _State) -> bool:
         """Tell whether the relaxation is solved."""
         return state.settled
-
-
-def _first_dual(problem: Problem) -> Vector:
-    """Dual point of the model without features."""
-    _, b = Start().primal(problem)
-    return feasible(problem, np.asarray(problem.loss.derivative(np.full_like(problem.y, b), problem.y)))
 
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:

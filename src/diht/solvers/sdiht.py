@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.duality import feasible
-from diht.intercept import best_intercept
 from diht.problem import Problem
-from diht.solvers.base import DualModel, Point, Solver, Start, predictions
-from diht.solvers.blocks import BlockOrder, Blocks, block_curvatures, check_blocks, make_blocks
+from diht.samples import Blocks, Rows, check_blocks
+from diht.solvers.base import DualModel, Point, Solver, Start, begun, predictions
+from diht.solvers.blocks import BlockOrder, block_curvatures
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["SDIHT"]
@@ -21,10 +21,10 @@ Vector = NDArray[np.float64]
 
 @dataclass
 class _State:
-    alpha: Vector
+    alpha: Rows
     g: Vector  # X'(s alpha), kept by increments and refreshed at each evaluation
     model: DualModel  # of alpha
-    blocks: list[NDArray[np.int64]]
+    blocks: list[Rows]  # parts of the samples
     order: BlockOrder
     curvatures: Vector  # of each block's quadratic part
     kappa: float  # strength of the intercept's proximal term
@@ -75,15 +75,15 @@ class SDIHT(Solver):
     def init(self, problem: Problem, start: Start) -> _State:
         """Cut the blocks, bound their curvatures, start from a dual point (the paper: zero)."""
         rng = np.random.default_rng(self.random_state)
-        blocks = make_blocks(self.blocks, problem.shape[0], rng)
-        alpha = start.dual(problem).copy()
-        g = problem.design.rmatvec(problem.s * alpha) if np.any(alpha) else np.zeros(problem.shape[1])
+        samples = problem.samples
+        blocks = samples.partition(self.blocks, rng)
+        alpha, g = begun(problem, start)
         curvatures, kappa = np.full(len(blocks), np.nan), np.inf
         if self.step == "auto":
-            curvatures = block_curvatures(problem, blocks) / problem.lam
+            curvatures = block_curvatures(samples, blocks) / problem.lam
         if problem.fit_intercept:
             kappa = self._intercept_strength(problem, curvatures)
-            curvatures += [float(problem.s[block].sum()) / kappa for block in blocks]
+            curvatures += [samples.weight(block) / kappa for block in blocks]
         return _State(
             alpha,
             g,
@@ -108,12 +108,10 @@ class SDIHT(Solver):
         step = dual_step(problem, self.step, state.t, float(state.curvatures[j]), len(state.blocks))
         state.model.read(problem, state.g)
         rows = state.blocks[j] if len(state.blocks) > 1 else None
-        state.balance += problem.design.block_step(
-            step, state.model.w, _intercept(state), state.alpha, problem.y, problem.s, state.g, rows=rows
-        )
+        state.balance += problem.samples.step(step, state.model.w, _intercept(state), state.alpha, state.g, rows)
         state.t += 1
         if problem.fit_intercept and state.t % len(state.blocks) == 0:
-            state.balance = float(problem.s @ state.alpha)
+            state.balance = problem.samples.total(lambda y, a: a, state.alpha)
             state.anchor = _intercept(state)
 
     def observe(self, problem: Problem, state: _State) -> Point:
@@ -121,12 +119,12 @@ class SDIHT(Solver):
         state.model.read(problem, state.g)
         w, support = state.model.w, state.model.support
         if not problem.fit_intercept:
-            u, state.g = problem.design.matvec_rmatvec(w, problem.s * state.alpha)
+            u, state.g = problem.samples.margins_and_pull(w, state.alpha)
             return Point(w, 0.0, u, state.alpha, state.g, support=support)
         alpha = feasible(problem, state.alpha)
-        u, g = problem.design.matvec_rmatvec(w, problem.s * alpha)
-        b = best_intercept(problem.loss, u, problem.y, problem.s, _intercept(state))
-        return Point(w, b, u + b, alpha, g, support=support)
+        u, g = problem.samples.margins_and_pull(w, alpha)
+        b = problem.samples.best_intercept(problem.loss, u, _intercept(state))
+        return Point(w, b, problem.samples.map(lambda y, s, u: u + b, u), alpha, g, support=support)
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return w = H_k(v(alpha)) of the last dual iterate, with v as the steps have it; a bound needs a v of its own."""

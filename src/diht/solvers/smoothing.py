@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diht.losses import Loss, QuadraticConjugate
+from diht.losses import Loss, Pieces
 
 __all__ = ["Central", "Moreau"]
 
@@ -65,9 +65,9 @@ class Moreau(Loss):
         self.base.check_targets(y)
 
     def kernel(self) -> tuple[int, float, float, float] | None:
-        """The same family with another mu, if the conjugate of the loss is quadratic on F (code 0)."""
-        kernel = self.base.kernel()
-        return (0, self.mu, *kernel[2:]) if kernel is not None and kernel[0] == 0 else None
+        """That of the same pieces with another mu, where the loss is made of such."""
+        pieces = self.base.pieces
+        return None if pieces is None else (0, self.mu, pieces.low, pieces.high)
 
 
 @dataclass(frozen=True)
@@ -77,23 +77,31 @@ class Central(Loss):
     It is smooth and nowhere flat, and its solutions are interior to the domain, where they follow the central path as tau falls.
     """
 
-    base: QuadraticConjugate
+    base: Loss
     tau: float
 
     name = "central"
 
     @property
+    def _pieces(self) -> Pieces:
+        """Those of the base, which is made of such."""
+        pieces = self.base.pieces
+        assert pieces is not None
+        return pieces
+
+    @property
     def mu(self) -> float:
         """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
-        width = self.base.high - self.base.low
-        return self.base.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
+        mu, low, high = self._pieces
+        width = high - low
+        return mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
 
     def derivative(self, u: Any, y: Any) -> Any:
         """The point of the domain where the derivative of the conjugate is u."""
         from diht.design.relaxation import central_slopes
 
         out = np.empty_like(u)
-        central_slopes(u, y, self.base.mu, self.base.low, self.base.high, self.tau, out)
+        central_slopes(u, y, *self._pieces, self.tau, out)
         return out
 
     def value(self, u: Any, y: Any) -> Any:
@@ -124,3 +132,7 @@ class Central(Loss):
     def domain(self, y: Any) -> Any:
         """That of the base."""
         return self.base.domain(y)
+
+    def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
+        """The pieces of the base, and tau."""
+        return (0, *self._pieces), self.tau

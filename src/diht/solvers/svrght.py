@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from diht.design import Step
 from diht.duality import primal
 from diht.problem import Problem
+from diht.samples import Blocks, Rows, check_blocks
 from diht.solvers.base import Point, Solver, Start, predictions
-from diht.solvers.blocks import BlockOrder, Blocks, check_blocks, make_blocks
-from diht.solvers.iht import PrimalState, primal_gradient, start_primal
+from diht.solvers.blocks import BlockOrder
+from diht.solvers.iht import PrimalState, primal_gradient, slopes, start_primal
 from diht.solvers.steps import StepSize, check_step, primal_step, sample_curvature
 
 __all__ = ["SVRGHT"]
@@ -25,11 +26,11 @@ class _State:
     snapshot: PrimalState  # w~ with its predictions and l'(Xw~)
     origin: NDArray[np.int64]  # support of w~
     gradient: Vector  # X'(s l'(Xw~)) at the snapshot
-    slopes: Vector  # l'(Xw~)
+    slopes: Rows  # l'(Xw~)
     w: Vector
     support: NDArray[np.int64]  # of w
     b: float
-    blocks: list[NDArray[np.int64]]
+    blocks: list[Rows]  # parts of the samples
     order: BlockOrder
     objective: float = np.inf  # of the snapshot
     shrink: float = 1.0  # what the default step was cut by
@@ -69,7 +70,7 @@ class SVRGHT(Solver):
     def init(self, problem: Problem, start: Start) -> _State:
         """Start from a model (the paper: zero)."""
         rng = np.random.default_rng(self.random_state)
-        blocks = make_blocks(self.blocks, problem.shape[0], rng)
+        blocks = problem.samples.partition(self.blocks, rng)
         snapshot = start_primal(problem, start, self.step)
         order = BlockOrder.start(len(blocks), self.order, rng)
         support = np.flatnonzero(snapshot.w)
@@ -81,16 +82,9 @@ class SVRGHT(Solver):
         if state.t % m == 0:
             self._take_snapshot(problem, state)
         difference = np.zeros(problem.shape[1])
-        slope_change = problem.design.block_step(
-            Step(problem.loss, "derivative", store=False),
-            state.w,
-            state.b,
-            state.slopes,
-            problem.y,
-            problem.s,
-            difference,
-            rows=state.blocks[state.order.next()] if m > 1 else None,
-        )
+        part = state.blocks[state.order.next()] if m > 1 else None
+        step = Step(problem.loss, "derivative", store=False)
+        slope_change = problem.samples.step(step, state.w, state.b, state.slopes, difference, part)
         eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq, state.snapshot.u)
         difference *= m
         difference += state.gradient
@@ -99,7 +93,7 @@ class SVRGHT(Solver):
         state.w, state.support = problem.constraint.threshold(difference)
         if problem.fit_intercept:
             eta_b = 1.0 / sample_curvature(problem, state.snapshot.u) if problem.loss.differentiable else eta
-            state.b -= state.shrink * eta_b * (m * slope_change + float(problem.s @ state.slopes))
+            state.b -= state.shrink * eta_b * (m * slope_change + problem.samples.total(lambda y, a: a, state.slopes))
         state.t += 1
 
     def _take_snapshot(self, problem: Problem, state: _State) -> None:
@@ -113,7 +107,7 @@ class SVRGHT(Solver):
         else:
             state.snapshot, state.origin, state.objective = candidate, state.support, objective
             state.gradient = primal_gradient(problem, candidate) - problem.lam * candidate.w
-            state.slopes = np.asarray(problem.loss.derivative(candidate.u, problem.y))
+            state.slopes = slopes(problem, candidate.u)
         state.w, state.support, state.b = state.snapshot.w, state.origin, state.snapshot.b
 
     def observe(self, problem: Problem, state: _State) -> Point:

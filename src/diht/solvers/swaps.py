@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from diht.design import Design
 from diht.duality import primal
-from diht.intercept import best_intercept
-from diht.losses import Loss, QuadraticConjugate
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
@@ -92,7 +90,7 @@ def swap_search(
     rng = np.random.default_rng(random_state)
     search = _Search(problem, rtol, max_swaps, candidates, shortlist, kicks, rng, stop or (lambda: False), pool)
     best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
-    descend = _swap_exactly if _is_quadratic(problem.loss) else _swap_by_trial
+    descend = _swap_exactly if problem.loss.is_quadratic else _swap_by_trial
     while not search.stop():
         block = _Block.around(search, best)
         better = block.leave(descend(block, block.enter(best)))
@@ -261,10 +259,6 @@ def _on_short_rows(part: Problem, n_rows: int) -> bool:
     return part.design.gram_cost() <= float(n) * (n_rows + _WEIGHTED) * width and width**2 <= _MOST_ENTRIES
 
 
-def _is_quadratic(loss: Loss) -> bool:
-    return isinstance(loss, QuadraticConjugate) and loss.low == -np.inf and loss.high == np.inf
-
-
 def _candidates(search: _Search, fit: _Fit) -> Indices:
     r"""Return the features outside the support that promise most, each alone: :math:`r_j^2 / H_{jj}`."""
     problem = search.problem
@@ -293,7 +287,7 @@ def _curvature(problem: Problem, fit: _Fit) -> Vector:
     That is how far they move where one feature goes and another comes; from so far a loss with kinks or flat parts is curved.
     """
     loss, u, y, s = problem.loss, fit.u, problem.y, problem.s
-    if _is_quadratic(loss):
+    if loss.is_quadratic:
         return np.asarray(loss.second_derivative(u, y))
     h = float(np.sqrt(s @ (u - fit.b) ** 2 / max(len(fit.support), 1))) or float(s @ np.abs(y)) or 1.0
     return np.asarray((loss.derivative(u + h, y) - loss.derivative(u - h, y)) / (2.0 * h))
@@ -424,6 +418,8 @@ def _trial(block: _Block, quadratic: Quadratic, fit: _Fit, row: int, j: int) -> 
         design = part.design.columns(everything)
         w[everything], b, value, hopeless = _chord(part, design, w[everything], b, M, fit.value)
         part.design.count_reads_of(design)
+        if not np.isfinite(value):  # so far off is the quadratic model
+            return None
     else:
         rough = block.fit(everything, w, b, _ROUGH)
         w, b, value = rough.w, rough.b, rough.value
@@ -446,11 +442,14 @@ def _chord(
     m = len(M)
 
     def model(x: Vector) -> tuple[float, Vector, float]:
-        u = design.matvec(x)
-        best = best_intercept(part.loss, u, part.y, part.s, b) if part.fit_intercept else 0.0
-        return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
+        with np.errstate(over="ignore", invalid="ignore"):
+            u = design.matvec(x)
+            best = part.samples.best_intercept(part.loss, u, b) if part.fit_intercept else 0.0
+            return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
 
     b, u, value = model(x)
+    if not np.isfinite(value):
+        return x, b, value, True
     for _ in range(_CHORD_STEPS):
         if value < target:
             return x, b, value, False
