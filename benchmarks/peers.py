@@ -241,17 +241,16 @@ def refitted(problem: Any, support: np.ndarray) -> float:
 
 def best_model(problem: Any, support: np.ndarray) -> tuple[float, np.ndarray, float]:
     """Objective, coefficients and intercept of the best model on a support, completed to k by the steepest other features."""
-    from diht.duality import primal
     from diht.solvers.refit import refit
 
     size = problem.constraint.size
-    w, b, u = refit(problem, support)
+    fit = refit(problem, support)
     if len(support) < size:
-        slope = np.abs(problem.design.rmatvec(problem.s * problem.loss.derivative(u, problem.y)))
+        slope = np.abs(problem.design.rmatvec(problem.s * problem.loss.derivative(fit.u, problem.y)))
         slope[support] = -1.0
         support = np.union1d(support, np.argsort(-slope, kind="stable")[: size - len(support)])
-        w, b, u = refit(problem, support, w, b)
-    return primal(problem, w, b, u), w, problem.intercept_of(w, b)
+        fit = refit(problem, support, fit.w, fit.b)
+    return fit.objective, fit.w, problem.intercept_of(fit.w, fit.b)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -98,7 +98,8 @@ def best_subset(problem: Problem) -> Best:
     n_features = problem.shape[1]
     best = Best(np.inf, np.zeros(n_features), 0.0)
     for support in combinations(range(n_features), problem.constraint.size):
-        w, b, u = refit(problem, np.array(support))
+        fit = refit(problem, np.array(support))
+        w, b, u = fit.w, fit.b, fit.u
         objective = primal(problem, w, b, u)
         if objective < best.objective:
             best = Best(objective, w, b)

@@ -88,7 +88,8 @@ def test_screening_is_never_contradicted(loss: Loss, max_nodes: int | None) -> N
     screening = result.certificate.bound.screening(problem)
     objectives = {}
     for support in combinations(range(9), 3):
-        w, b, u = refit(problem, np.array(support))
+        fit = refit(problem, np.array(support))
+        w, b, u = fit.w, fit.b, fit.u
         objectives[support] = primal(problem, w, b, u)
     for j in range(9):
         without = min(value for support, value in objectives.items() if j not in support)

@@ -380,9 +380,8 @@ def test_a_refit_does_not_begin_where_means_overflow() -> None:
     X, y = 1e7 + rng.standard_normal((20, 2)), np.eye(20)[0]
     problem = Problem(X, y, Poisson(), 2, 1e-3)
     support = np.arange(2)
-    w, b, u = refit(problem, support, np.array([1.0, 0.0]))
-    cold = refit(problem, support)
-    assert primal(problem, w, b, u) == pytest.approx(primal(problem, *cold), rel=1e-9)
+    warm, cold = refit(problem, support, np.array([1.0, 0.0])), refit(problem, support)
+    assert warm.objective == pytest.approx(cold.objective, rel=1e-9)
     engine = NewtonEngine(problem, None, np.zeros(20), np.array([1.0, 0.0]), 0.0)
     assert engine.value <= primal(problem, np.zeros(2))
 
@@ -392,9 +391,9 @@ def test_a_refit_ends_where_its_steps_gain_rounding() -> None:
     X = np.array([[1393601.57, -41.7], [-3033231.12, 70.4], [1639629.56, -28.6]])
     loss = _Counted()
     problem = Problem(X, np.array([0.0, 0.0, 5.0]), loss, 2, 1.9e-4, fit_intercept=True)
-    w, b, u = refit(problem, np.arange(2), np.array([5.5e-6, -7e-11]), -19.8, 1e-9)
+    fit = refit(problem, np.arange(2), np.array([5.5e-6, -7e-11]), -19.8, 1e-9)
     assert len(loss.calls) <= 300
-    assert primal(problem, w, b, u) <= 2e-12
+    assert fit.objective <= 2e-12
 
 
 def test_nodes_are_not_solved_whose_gap_the_smoothing_hides(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,9 +432,10 @@ def test_a_refit_on_columns_far_from_zero(loss: Loss) -> None:
     X = 1e7 * rng.uniform(-4.0, 4.0, 6) + rng.standard_normal((9, 6))
     y = np.where(rng.random(9) < 0.5, -1.0, 1.0)
     problem = Problem(X, y, loss, 6, 3e-3)
-    values = [primal(problem, *refit(problem, np.arange(k))) for k in range(1, 7)]
+    values = [refit(problem, np.arange(k)).objective for k in range(1, 7)]
     assert np.all(np.diff(values) <= 1e-6 * np.array(values[1:]))
-    w, _, u = refit(problem, np.arange(6))
+    fit = refit(problem, np.arange(6))
+    w, u = fit.w, fit.u
     gradient = X.T @ (problem.s * loss.derivative(u, y)) + problem.lam * w
     R = np.linalg.qr(np.vstack([X / 3.0, np.sqrt(problem.lam) * np.eye(6)]), mode="r")
     step = np.linalg.solve(R, np.linalg.solve(R.T, gradient))
@@ -576,6 +576,7 @@ def test_a_swap_whose_quadratic_model_overflows_is_given_up() -> None:
         rng.standard_normal((6, 2)), rng.choice([-1.0, 1.0], 6), SmoothedHinge(), 2, 0.1, fit_intercept=True
     )
     with np.errstate(over="raise", invalid="raise"):
-        *_, value, hopeless = _chord(problem, problem.design, np.array([1e200, -1e180]), 0.0, np.eye(2), 1.0)
+        both, w = np.arange(2), np.array([1e200, -1e180])
+        fit, hopeless = _chord(problem, both, w, 0.0, both, np.eye(2), 1.0)
     assert hopeless
-    assert value == np.inf
+    assert fit.objective == np.inf

@@ -179,7 +179,8 @@ def test_the_dual_point_of_a_model_is_feasible(loss: Loss, weighted: bool, fit_i
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
 def test_the_dual_point_of_the_optimum_closes_the_gap(loss: Loss, fit_intercept: bool, weighted: bool) -> None:
     problem = small_problem(loss, 7, LAM, weighted, fit_intercept)
-    w, b, _ = refit(problem, np.arange(7))
+    fit = refit(problem, np.arange(7))
+    w, b = fit.w, fit.b
     alpha = dual_from_primal(problem, w, b)
     objective = primal(problem, w, b)
     assert gap(problem, w, alpha, b) <= 1e-11 * objective
@@ -193,7 +194,8 @@ def test_the_dual_point_of_the_optimum_closes_the_gap(loss: Loss, fit_intercept:
 def test_the_hinges_dual_point_of_a_model_without_features() -> None:
     # All samples of a class sit at the kink, and their subgradients must cancel every feature.
     problem = Problem([[0.0, 1.0], [0.0, -1.0], [0.5, 0.0]], [1, 1, -1], Hinge(), 1, 0.1, fit_intercept=True)
-    w, b, _ = refit(problem, np.arange(2))
+    fit = refit(problem, np.arange(2))
+    w, b = fit.w, fit.b
     assert lower_bound(problem, dual_from_primal(problem, np.zeros(2))).value <= primal(problem, w, b)
     zero = Problem([[1.0], [-1.0], [0.0]], [1, 1, -1], Hinge(), 1, 0.1, fit_intercept=True)
     alpha = dual_from_primal(zero, np.zeros(1))
@@ -218,7 +220,8 @@ def solved(loss: Loss, weighted: bool = False) -> tuple[Problem, np.ndarray, np.
     problem = Problem(*clear_data(loss), loss, 2, 1.0, some_weights(40) if weighted else None)
     result = solve(problem, DIHT(), tol=1e-13, max_iter=20_000)
     assert result.gap <= 1e-9 * result.objective
-    w, _, _ = refit(problem, result.support)
+    fit = refit(problem, result.support)
+    w = fit.w
     return problem, w, dual_from_primal(problem, w)
 
 

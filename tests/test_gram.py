@@ -330,7 +330,8 @@ def test_rounds_of_shifts_and_screening(n, lam, intercept):
     X = rng.standard_normal((n, 100))
     y = X[:, :4].sum(axis=1) + 0.3 * rng.standard_normal(n) + intercept
     problem = Problem(X, y, k=4, lam=lam, fit_intercept=intercept)
-    w, b, _ = refit(problem, np.arange(4))
+    fit = refit(problem, np.arange(4))
+    w, b = fit.w, fit.b
     objective = upper_bound(problem, w, b)
     bound = solve(problem, tol=1e-9).certificate.bound
     plain = GramRelaxation(problem).solve().value

@@ -13,7 +13,9 @@ from scipy.special import comb
 import diht.path
 from diht import Cardinality, Problem, solve, sparse_path
 from diht.duality import Bound, primal
+from diht.loop import as_solver
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
+from diht.result import Status
 from diht.solvers.refit import refit
 from diht.sweep import WiderBound, solve_path
 from oracle import some_weights
@@ -35,8 +37,7 @@ def problem_of(loss, seed, weighted, fit_intercept, n=25, d=7):
 def exact(problem):
     """The best objective, by trying every support."""
     d, k = problem.shape[1], problem.constraint.size
-    models = (refit(problem, np.array(support)) for support in combinations(range(d), k))
-    return min(primal(problem, w, b, u) for w, b, u in models)
+    return min(refit(problem, np.array(support)).objective for support in combinations(range(d), k))
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -288,3 +289,22 @@ def test_plot(ks):
 
 def test_examples_of_the_docstrings():
     assert doctest.testmod(diht.path).failed == 0
+
+
+@pytest.mark.parametrize("solver", ["auto", "iht"])
+def test_the_loop_solves_every_point(solver):
+    """Each has its trace, whose figures are those of the result, and says which method found it."""
+    problem = problem_of(Logistic(), 2, False, True)
+    for result in solve_path(problem, [1, 3, 5], [0.01, 0.1], solver).values():
+        best = result.trace[-1]
+        assert best.best_objective >= result.objective * (1 - 1e-12)
+        assert best.best_bound <= result.lower_bound + 1e-12
+        assert best.passes <= result.n_passes
+        assert result.solver == repr(as_solver(solver))
+
+
+def test_a_path_without_time_says_so():
+    problem = problem_of(Logistic(), 2, False, True)
+    results = solve_path(problem, [1, 3, 5], [1e-4, 1e-3], tol=0.0, time_limit=1e-9)
+    assert {result.status for result in results.values()} <= {Status.TIME_LIMIT, Status.OPTIMAL}
+    assert any(result.status is Status.TIME_LIMIT for result in results.values())

@@ -39,12 +39,14 @@ def on_support(loss: Loss, weighted: bool, fit_intercept: bool, lam: float = 0.0
 def test_squared_loss_is_ridge(lam: float, weighted: bool, fit_intercept: bool) -> None:
     problem, _ = on_support(Squared(), weighted, fit_intercept, lam)
     X, y = small_data(Squared())
-    w, b, u = refit(problem, SUPPORT)
+    fit = refit(problem, SUPPORT)
+    w, b, u = fit.w, fit.b, fit.u
     expected_w, expected_b, expected = ridge(X[:, SUPPORT], y, problem.s, lam, fit_intercept)
     np.testing.assert_allclose(w[SUPPORT], expected_w, rtol=1e-9)
     assert np.count_nonzero(w) == len(SUPPORT)
     assert problem.intercept_of(w, b) == pytest.approx(expected_b, rel=1e-9, abs=1e-12)
     np.testing.assert_allclose(u, X @ w + problem.intercept_of(w, b), rtol=1e-11, atol=1e-12)
+    assert fit.objective == pytest.approx(primal(problem, w, b), rel=1e-13)
     assert primal(problem, w, b) == pytest.approx(expected, rel=1e-13)
 
 
@@ -54,8 +56,10 @@ def test_squared_loss_is_ridge(lam: float, weighted: bool, fit_intercept: bool) 
 def test_the_duality_gap_on_the_support_closes(loss: Loss, weighted: bool, fit_intercept: bool) -> None:
     for lam in (1e-3, 1.0, 100.0):
         problem, restricted = on_support(loss, weighted, fit_intercept, lam)
-        w, b, _ = refit(problem, SUPPORT)
+        fit = refit(problem, SUPPORT)
+        w, b = fit.w, fit.b
         objective = primal(problem, w, b)
+        assert fit.objective == pytest.approx(objective, rel=1e-13)
         bound = lower_bound(restricted, dual_from_primal(restricted, w[SUPPORT], b))
         assert objective * (1 - 1e-9) <= bound.value <= objective
 
@@ -73,7 +77,8 @@ def test_smooth_losses_against_a_quasi_newton_method(loss: Loss, fit_intercept: 
         return float(problem.s @ loss.value(A @ z, y) + 0.5 * ridge_of @ z**2), A.T @ slopes + ridge_of * z
 
     rival = minimize(value_and_gradient, np.zeros(A.shape[1]), jac=True, method="BFGS", options={"gtol": 1e-10})
-    w, b, _ = refit(problem, SUPPORT)
+    fit = refit(problem, SUPPORT)
+    w, b = fit.w, fit.b
     assert primal(problem, w, b) == pytest.approx(rival.fun, rel=1e-10)
     np.testing.assert_allclose(w[SUPPORT], rival.x[:-1], rtol=1e-5, atol=1e-7)
 
@@ -100,7 +105,8 @@ def hinge_dual(problem: Problem) -> float:
 @pytest.mark.parametrize("lam", [1e-3, 0.05, 2.0])
 def test_the_hinge_against_its_quadratic_programme(lam: float, weighted: bool, fit_intercept: bool) -> None:
     problem, restricted = on_support(Hinge(), weighted, fit_intercept, lam)
-    w, b, _ = refit(problem, SUPPORT)
+    fit = refit(problem, SUPPORT)
+    w, b = fit.w, fit.b
     objective = primal(problem, w, b)
     assert objective * (1 - 1e-9) <= hinge_dual(restricted) <= objective
 
@@ -112,24 +118,27 @@ def test_the_intercepts_curvature_may_vanish() -> None:
         X = rng.standard_normal((40, 3))
         y = targets(loss, 30 * rng.standard_normal(40), rng)
         problem = Problem(X, y, loss, 3, 20.0, fit_intercept=True)
-        w, b, _ = refit(problem, np.arange(3))
+        fit = refit(problem, np.arange(3))
+        w, b = fit.w, fit.b
         objective = primal(problem, w, b)
+        assert fit.objective == pytest.approx(objective, rel=1e-13)
         assert lower_bound(problem, dual_from_primal(problem, w, b)).value >= objective * (1 - 1e-10)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
 def test_no_start_changes_the_optimum(loss: Loss) -> None:
     problem, _ = on_support(loss, False, True)
-    cold = primal(problem, *refit(problem, SUPPORT)[:2])
+    cold = refit(problem, SUPPORT).objective
     start = 10 * np.random.default_rng(0).standard_normal(7)
-    assert primal(problem, *refit(problem, SUPPORT, start, 3.0)[:2]) == pytest.approx(cold, rel=1e-12)
+    assert refit(problem, SUPPORT, start, 3.0).objective == pytest.approx(cold, rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "make"), DESIGNS, ids=[name for name, _ in DESIGNS])
 def test_every_kind_of_x(name: str, make) -> None:
     A, y = small_data(Squared())
     design, X = make(A)
-    w, _, u = refit(Problem(design, y, Squared(), 4, 0.1), SUPPORT)
+    fit = refit(Problem(design, y, Squared(), 4, 0.1), SUPPORT)
+    w, u = fit.w, fit.u
     expected = ridge(X[:, SUPPORT], y, np.full(24, 1 / 24), 0.1, False)[0]
     np.testing.assert_allclose(w[SUPPORT], expected, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(u, X @ w, rtol=1e-9, atol=1e-12)
@@ -140,7 +149,8 @@ def test_every_kind_of_x(name: str, make) -> None:
 def test_an_empty_support_leaves_the_intercept(loss: Loss, fit_intercept: bool) -> None:
     X, y = small_data(loss)
     problem = Problem(X, y, loss, 3, 0.1, fit_intercept=fit_intercept)
-    w, b, u = refit(problem, np.array([], dtype=np.int64))
+    fit = refit(problem, np.array([], dtype=np.int64))
+    w, b, u = fit.w, fit.b, fit.u
     assert not np.any(w)
     np.testing.assert_array_equal(u, np.full(24, b))
     levels = np.linspace(y.min(), y.max(), 2001) if fit_intercept else [0.0]
@@ -152,11 +162,12 @@ def test_duplicate_zero_and_constant_columns() -> None:
         X, y = small_data(loss)
         X = np.column_stack([X[:, 0], X[:, 0], np.zeros(24), np.full(24, 3.0), X[:, 1]])
         problem = Problem(X, y, loss, 5, 0.1, fit_intercept=True)
-        w, b, _ = refit(problem, np.arange(5))
+        fit = refit(problem, np.arange(5))
+        w, b = fit.w, fit.b
         assert w[0] == pytest.approx(w[1], rel=1e-6, abs=1e-9)  # the ridge shares a weight among twins
         assert w[2] == w[3] == 0.0 or np.allclose(w[2:4], 0.0, atol=1e-12)
         twin = Problem(X[:, [0, 4]] * [np.sqrt(2), 1.0], y, loss, 2, 0.1, fit_intercept=True)
-        assert primal(problem, w, b) == pytest.approx(primal(twin, *refit(twin, np.arange(2))[:2]), rel=1e-11)
+        assert primal(problem, w, b) == pytest.approx(refit(twin, np.arange(2)).objective, rel=1e-11)
 
 
 @given(
@@ -168,7 +179,8 @@ def test_optimality_whatever_the_data(seed: int, loss: Loss, fit_intercept: bool
     X = scale * rng.standard_normal((n, d))
     y = targets(loss, X @ rng.standard_normal(d), rng)
     problem = Problem(X, y, loss, int(d), 10.0**log_lam * scale, fit_intercept=fit_intercept)
-    w, b, _ = refit(problem, np.arange(d))
+    fit = refit(problem, np.arange(d))
+    w, b = fit.w, fit.b
     objective = primal(problem, w, b)
     assert lower_bound(problem, dual_from_primal(problem, w, b)).value >= objective * (1 - 1e-8)
 
@@ -192,7 +204,8 @@ def dual_on_support(problem: Problem, w: np.ndarray, b: float) -> np.ndarray:
 
 def assert_optimal(problem: Problem, rtol: float = 1e-10) -> None:
     """Refit on all features, and prove it by the duality gap, which closes there."""
-    w, b, u = refit(problem, np.arange(problem.shape[1]))
+    fit = refit(problem, np.arange(problem.shape[1]))
+    w, b, u = fit.w, fit.b, fit.u
     objective = primal(problem, w, b, u)
     np.testing.assert_allclose(u, problem.design.matvec(w) + b, rtol=1e-12, atol=1e-12 * np.abs(u).max())
     assert lower_bound(problem, dual_on_support(problem, w, b)).value >= objective * (1 - rtol)
@@ -260,7 +273,7 @@ def _hinge(problem: Problem, Z: Vector, ridge: Vector) -> Vector:
 
 def assert_best_of_two(problem: Problem) -> None:
     """Where the rounding of its bound hides the optimum: as good as scipy's methods on columns of norm one."""
-    objective = primal(problem, *refit(problem, np.arange(problem.shape[1]))[:2])
+    objective = refit(problem, np.arange(problem.shape[1])).objective
     assert objective <= independent(problem) * (1 + 1e-10)
 
 
@@ -275,7 +288,7 @@ def test_any_scale_of_the_data(loss: Loss, scale: float, fit_intercept: bool) ->
         problem = Problem(scale * X, y, loss, 4, lam, fit_intercept=fit_intercept)
         assert_best_of_two(problem)
         same = Problem(X, y, loss, 4, lam / scale**2, fit_intercept=fit_intercept)
-        objectives = [primal(p, *refit(p, np.arange(4))[:2]) for p in (problem, same)]
+        objectives = [refit(p, np.arange(4)).objective for p in (problem, same)]
         assert objectives[0] == pytest.approx(objectives[1], rel=1e-10)
     if loss.task == "regression":
         assert_best_of_two(Problem(scale * X, scale * y, loss, 4, 1e-2, fit_intercept=fit_intercept))
@@ -327,7 +340,8 @@ def test_a_hinge_on_large_columns_with_hardly_any_ridge() -> None:
         130,
     ]
     problem = Problem(X, y, Hinge(), 3, 1.6e-6, weights)
-    w, b, _ = refit(problem, np.arange(3))
+    fit = refit(problem, np.arange(3))
+    w, b = fit.w, fit.b
     assert primal(problem, w, b) == pytest.approx(0.41983146, rel=1e-7)
 
 
@@ -347,8 +361,8 @@ def test_duplicate_rows_and_many_samples_at_kinks(loss: Loss, fit_intercept: boo
         if loss.task == "classification":
             rows, index = np.unique(np.column_stack([X, y]), axis=0, return_inverse=True)
             merged = Problem(rows[:, :2], rows[:, 2], loss, 2, lam, np.bincount(index.ravel()), fit_intercept)
-            objective = primal(problem, *refit(problem, np.arange(2))[:2])
-            assert primal(merged, *refit(merged, np.arange(2))[:2]) == pytest.approx(objective, rel=1e-11)
+            objective = refit(problem, np.arange(2)).objective
+            assert refit(merged, np.arange(2)).objective == pytest.approx(objective, rel=1e-11)
 
 
 def test_samples_without_weight_have_no_part_in_it() -> None:
@@ -360,9 +374,10 @@ def test_samples_without_weight_have_no_part_in_it() -> None:
         for fit_intercept in (False, True):
             whole = Problem(X, y, loss, 7, 0.01, weights, fit_intercept)
             part = Problem(X[seen], y[seen], loss, 7, 0.01, weights[seen], fit_intercept)
-            w, b, u = refit(whole, np.arange(7))
+            fit = refit(whole, np.arange(7))
+            w, b, u = fit.w, fit.b, fit.u
             expected = refit(part, np.arange(7))
-            assert primal(whole, w, b) == pytest.approx(primal(part, *expected[:2]), rel=1e-11)
+            assert primal(whole, w, b) == pytest.approx(expected.objective, rel=1e-11)
             assert len(u) == 24
 
 
@@ -397,16 +412,16 @@ def test_losses_of_ones_own(own: Loss, ours: Loss, fit_intercept: bool) -> None:
         objectives = []
         for loss in (own, ours):
             problem, _ = on_support(loss, True, fit_intercept, lam)
-            objectives.append(primal(problem, *refit(problem, SUPPORT)[:2]))
+            objectives.append(refit(problem, SUPPORT).objective)
         assert objectives[0] == pytest.approx(objectives[1], rel=1e-9)
 
 
 def test_a_rough_fit_is_as_good_as_it_says() -> None:
     for loss in LOSSES:
         problem, _ = on_support(loss, True, True, 1e-3)
-        objective = primal(problem, *refit(problem, SUPPORT)[:2])
+        objective = refit(problem, SUPPORT).objective
         for rtol in (1e-2, 1e-6):
-            rough = primal(problem, *refit(problem, SUPPORT, rtol=rtol)[:2])
+            rough = refit(problem, SUPPORT, rtol=rtol).objective
             assert objective * (1 - 1e-12) <= rough <= objective * (1 + 2 * rtol)
 
 
@@ -434,7 +449,9 @@ def test_a_stop_leaves_the_model_as_it_is(loss):
     X, y = small_data(loss)
     problem = Problem(X, y, loss, 3, 0.1)
     support, w = np.array([0, 2, 3]), np.array([0.5, 0.0, -0.5, 0.25, 0.0, 0.0, 0.0])
-    stopped, _, u = refit(problem, support, w, stop=lambda: True)
-    best, _, _ = refit(problem, support, w)
+    fit = refit(problem, support, w, stop=lambda: True)
+    stopped, u = fit.w, fit.u
+    fit = refit(problem, support, w)
+    best = fit.w
     assert primal(problem, best) <= primal(problem, stopped) <= primal(problem, w) * (1 + 1e-12)
     np.testing.assert_allclose(u, X @ stopped, atol=1e-12)

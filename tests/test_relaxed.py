@@ -17,7 +17,7 @@ from diht.losses import Hinge, Logistic, Loss, SmoothedHinge, Squared
 from diht.problem import Problem as AnyProblem
 from diht.solvers import Relaxed, Start
 from diht.solvers.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
-from diht.solvers.refit import _ascended, _interior, _Objective
+from diht.solvers.refit import Objective, _ascended, _interior
 from oracle import best_subset, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -339,7 +339,7 @@ def test_a_stop_ends_it_soon() -> None:
     solver.advance(problem, state)
     assert len(asked) <= 3
     assert np.isfinite(state.bound.value)
-    assert primal(problem, solver.observe(problem, state).w) > state.bound.value
+    assert primal(problem, solver.observe(problem, state).fit.w) > state.bound.value
 
 
 @pytest.mark.parametrize("n", [1, 17, 9_999, 10_000, 10_007])
@@ -365,10 +365,10 @@ def test_many_samples_sorted_by_class(monkeypatch: pytest.MonkeyPatch, loss: str
     y = np.sign(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n))
     order = np.argsort(y, kind="stable")
     problem = Problem(X[order], y[order], loss=loss, k=d, lam=0.01, fit_intercept=True)
-    objective = _Objective(problem, problem.design.columns(np.arange(d)), problem.loss)
+    objective = Objective(problem, np.arange(d), problem.design.columns(np.arange(d)), problem.loss)
     best = _interior(objective, np.zeros(d), 0.0, 1e-12)
     ascended = _ascended(objective, np.zeros(d), 0.0, 1e-9)
-    assert ascended.value == pytest.approx(best.value, rel=2e-9)
+    assert ascended.objective == pytest.approx(best.objective, rel=2e-9)
     engine = run(AscentEngine(problem, None, Start().dual(problem), np.zeros(d), 0.0, 0), 100)
-    assert engine.value - engine.gap <= best.value * (1 + 1e-12)
-    assert engine.value - engine.gap >= best.value * (1 - 1e-6)
+    assert engine.value - engine.gap <= best.objective * (1 + 1e-12)
+    assert engine.value - engine.gap >= best.objective * (1 - 1e-6)

@@ -36,7 +36,8 @@ def restricted_optima(problem: Problem) -> tuple[float, np.ndarray, np.ndarray]:
     best, without, within = np.inf, np.full(d, np.inf), np.full(d, np.inf)
     for size in {problem.constraint.size, min(problem.constraint.size, d - 1)}:
         for chosen in combinations(range(d), size):
-            w, b, u = refit(problem, np.array(chosen, dtype=np.int64))
+            fit = refit(problem, np.array(chosen, dtype=np.int64))
+            w, b, u = fit.w, fit.b, fit.u
             objective, mask = primal(problem, w, b, u), np.isin(np.arange(d), chosen)
             best = min(best, objective)
             without[~mask] = np.minimum(without[~mask], objective)
@@ -94,7 +95,8 @@ def test_brute_force_contradicts_nothing(loss: Loss) -> None:
 def test_any_dual_point_screens_safely(loss: Loss, seed: int) -> None:
     problem = random_problem(loss, seed)
     rng = np.random.default_rng(seed)
-    w, b, u = refit(problem, rng.choice(problem.shape[1], problem.constraint.size, replace=False))
+    fit = refit(problem, rng.choice(problem.shape[1], problem.constraint.size, replace=False))
+    w, b, u = fit.w, fit.b, fit.u
     for alpha in (dual_from_primal(problem, w, b), feasible(problem, rng.standard_normal(problem.shape[0]))):
         agrees(problem, lower_bound(problem, alpha).screening(problem), upper_bound(problem, w, b, u))
 
@@ -165,7 +167,8 @@ def test_no_screening_is_false_in_exact_arithmetic(loss: Loss, seed: int, size: 
     y = targets(loss, X[:, 0] - X[:, 0].mean() + 1e-3 * 10.0**size * rng.standard_normal(n), rng)
     k, lam = int(rng.integers(1, d + 1)), 10.0 ** (2 * size + rng.uniform(-3, 3))
     problem = Problem(X, y, loss, k, lam, fit_intercept=bool(rng.integers(2)), n_threads=1)
-    w, b, u = refit(problem, np.arange(k))
+    fit = refit(problem, np.arange(k))
+    w, b, u = fit.w, fit.b, fit.u
     bound = lower_bound(problem, dual_from_primal(problem, w, b))
     screening = bound.screening(problem)
     alpha = [mpf(a) for a in bound.alpha.tolist()]
@@ -188,7 +191,8 @@ def exact_primal(problem: Problem, X: np.ndarray, w: np.ndarray, b: float) -> mp
 def test_the_upper_bound_is_tight() -> None:
     for loss in LOSSES:
         problem = Problem(*small_data(loss), loss, 3, 0.1, some_weights(24), fit_intercept=True)
-        w, b, u = refit(problem, np.array([0, 2, 3]))
+        fit = refit(problem, np.array([0, 2, 3]))
+        w, b, u = fit.w, fit.b, fit.u
         objective = primal(problem, w, b, u)
         assert 0.0 <= upper_bound(problem, w, b) - objective <= 1e-12 * objective
 
@@ -243,7 +247,8 @@ def test_certificates_of_the_estimators_speak_of_the_users_features() -> None:
 def test_certify_a_support_is_to_certify_its_best_model() -> None:
     for loss in (Squared(), Logistic(), Hinge()):
         problem = Problem(*small_data(loss), loss, 3, 0.1, some_weights(24), fit_intercept=True)
-        w, b, _ = refit(problem, np.array([1, 4]))
+        fit = refit(problem, np.array([1, 4]))
+        w, b = fit.w, fit.b
         for support in ([4, 1], np.array([1, 4], dtype=np.uint8), np.isin(np.arange(7), [1, 4]).tolist()):
             certificate = certify(problem, support=support)
             assert certificate.objective == pytest.approx(primal(problem, w, b), rel=1e-9)

@@ -167,7 +167,8 @@ def test_screening_against_brute_force(intercept, lam):
     problem = Problem(X, y, k=3, lam=lam, fit_intercept=intercept)
     objectives = {}
     for support in combinations(range(7), 3):
-        w, b, u = refit(problem, np.array(support))
+        fit = refit(problem, np.array(support))
+        w, b, u = fit.w, fit.b, fit.u
         objectives[support] = primal(problem, w, b, u)
     best = min(objectives.values())
     sigma = smallest_eigenvalue(problem)
@@ -196,7 +197,8 @@ def test_second_shift_proves_a_planted_support():
     X = rng.standard_normal((600, 300))
     y = X[:, :5].sum(axis=1) + rng.standard_normal(600)
     problem = Problem(X, y, k=5, lam=1e-3)
-    w, b, _ = refit(problem, np.arange(5))
+    fit = refit(problem, np.arange(5))
+    w, b = fit.w, fit.b
     objective = upper_bound(problem, w, b)
     sigma = smallest_eigenvalue(problem)
     plain = GramRelaxation(problem).solve()
@@ -251,7 +253,8 @@ def best_subset_of(problem: Problem, inside: int, outside: int) -> float:
     values = []
     for support in combinations(range(problem.shape[1]), problem.constraint.size):
         if inside in support and outside not in support:
-            w, b, u = refit(problem, np.array(support))
+            fit = refit(problem, np.array(support))
+            w, b, u = fit.w, fit.b, fit.u
             values.append(primal(problem, w, b, u))
     return min(values)
 

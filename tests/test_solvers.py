@@ -108,7 +108,7 @@ def iterates(problem: Problem, solver: Solver, n_steps: int) -> list[tuple[np.nd
     for _ in range(n_steps):
         solver.advance(problem, state)
         last = solver.last(problem, state)
-        pairs.append((last.w.copy(), last.alpha.copy()))
+        pairs.append((last.fit.w, last.alpha.copy()))
     return pairs
 
 
@@ -165,7 +165,7 @@ def test_the_objective_of_iht_never_rises(loss: Loss, fit_intercept: bool) -> No
 def test_the_model_of_htp_is_the_best_on_its_support(loss: Loss, fit_intercept: bool) -> None:
     problem = Problem(*small_data(loss), loss, K, 0.01, fit_intercept=fit_intercept)
     result = solve(problem, HTP(step=0.01) if refusal(loss, "HTP") else HTP(), tol=0.0)
-    best = primal(problem, *refit(problem, result.last.support)[:2])
+    best = refit(problem, result.last.support).objective
     assert result.last.objective == pytest.approx(best, rel=1e-7)
     assert result.status == "stalled"
 
@@ -346,7 +346,8 @@ def test_the_last_iterate_is_a_model_with_its_own_predictions(solver: Solver, fi
     for _ in range(7):
         for state in (looked_at, left_alone):
             solver.advance(problem, state)
-        point = solver.last(problem, looked_at)
-        assert np.count_nonzero(point.w) <= 3
-        np.testing.assert_allclose(point.u, problem.design.matvec(point.w) + point.b, rtol=1e-12, atol=1e-14)
-    assert np.array_equal(solver.last(problem, looked_at).w, solver.last(problem, left_alone).w)
+        fit = solver.last(problem, looked_at).fit
+        assert np.count_nonzero(fit.w) <= 3
+        np.testing.assert_allclose(fit.u, problem.design.matvec(fit.w) + fit.b, rtol=1e-12, atol=1e-14)
+        assert fit.objective == pytest.approx(primal(problem, fit.w, fit.b), rel=1e-14)
+    assert np.array_equal(solver.last(problem, looked_at).fit.w, solver.last(problem, left_alone).fit.w)

@@ -46,7 +46,8 @@ def fits(
     problem = plain(loss, lam, fit_intercept, weighted)
     found = {}
     for support in chain.from_iterable(combinations(range(D), n) for n in range(D + 1)):
-        w, b, u = refit(problem, np.array(support, dtype=np.int64))
+        fit = refit(problem, np.array(support, dtype=np.int64))
+        w, b, u = fit.w, fit.b, fit.u
         found[support] = w, primal(problem, w, b, u)
     return found
 
@@ -268,7 +269,8 @@ def test_a_refit_keeps_to_the_signs() -> None:
     for loss in LOSSES:
         for sign in (np.ones(D), SIGN, -SIGN):
             problem = plain(loss, 0.01, True, True).replaced(constraint=constrained(D, D, sign=sign))
-            w, b, u = refit(problem, np.arange(D))
+            fit = refit(problem, np.arange(D))
+            w, b, u = fit.w, fit.b, fit.u
             best = min(value for x, value in fits(loss, 0.01, True, True).values() if not np.any(sign * x < 0))
             assert not np.any(sign * w < 0)
             assert primal(problem, w, b) == pytest.approx(best, rel=1e-9)

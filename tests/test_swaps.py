@@ -24,7 +24,8 @@ NOTHING = np.empty(0, dtype=np.int64)
 
 
 def fitted(problem: Problem, support: np.ndarray) -> float:
-    w, b, u = refit(problem, support)
+    fit = refit(problem, support)
+    w, b, u = fit.w, fit.b, fit.u
     return primal(problem, w, b, u)
 
 
@@ -54,7 +55,8 @@ def test_no_swap_improves_the_end(lam: float, weighted: bool, fit_intercept: boo
         weights = some_weights(30) if weighted else None
         problem = random_problem(Squared(), lam=lam, seed=seed, sample_weight=weights, fit_intercept=fit_intercept)
         start = np.random.default_rng(seed).choice(12, 4, replace=False)
-        w, b, u, objective = swap_search(problem, start)
+        fit = swap_search(problem, start)
+        w, b, u, objective = fit.w, fit.b, fit.u, fit.objective
         support = np.flatnonzero(w)
         assert len(support) == 4
         assert objective <= fitted(problem, start)
@@ -68,8 +70,9 @@ def test_swaps_of_the_paper_design_lead_far() -> None:
     """Many swaps in a row, from nothing: the updates of the quadratic lead where new fits say that they do."""
     X, y, _ = paper_design(120, 25, 40, 0)
     problem = Problem(X, y, Squared(), 25, 0.01)
-    greedy = swap_search(problem, NOTHING, max_swaps=0)[3]
-    w, _, _, objective = swap_search(problem, NOTHING)
+    greedy = swap_search(problem, NOTHING, max_swaps=0).objective
+    fit = swap_search(problem, NOTHING)
+    w, objective = fit.w, fit.objective
     support = np.flatnonzero(w)
     assert objective < 0.95 * greedy
     assert objective == pytest.approx(ridge(X[:, support], y, problem.s, 0.01, False)[2], rel=1e-11)
@@ -83,7 +86,8 @@ def test_never_worse_than_the_start_and_all_told_to_the_pool(loss: Loss, fit_int
         problem = random_problem(loss, lam=lam, sample_weight=some_weights(30), fit_intercept=fit_intercept)
         start, pool = np.array([3, 7, 9, 11]), Pool()
         before = fitted(problem, start)
-        w, b, _, objective = swap_search(problem, start, pool=pool)
+        fit = swap_search(problem, start, pool=pool)
+        w, b, objective = fit.w, fit.b, fit.objective
         assert np.count_nonzero(w) <= 4
         assert objective <= before * (1 + 1e-9)
         assert objective == pytest.approx(primal(problem, w, b), rel=1e-12)
@@ -91,7 +95,7 @@ def test_never_worse_than_the_start_and_all_told_to_the_pool(loss: Loss, fit_int
         assert pool.best.objective == pytest.approx(objective, rel=1e-8)
         for pooled in pool:
             assert len(pooled.support) <= 4
-            assert pooled.objective == pytest.approx(primal(problem, pooled.coefficients(12), pooled.b), rel=1e-9)
+            assert pooled.objective == pytest.approx(primal(problem, pooled.w, pooled.b), rel=1e-9)
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -101,7 +105,8 @@ def test_few_swaps_are_left_that_improve(loss: Loss, fit_intercept: bool) -> Non
     left = 0
     for seed in range(5 if loss.mu > 0 else 2):
         problem = random_problem(loss, d=9, k=3, seed=seed, fit_intercept=fit_intercept)
-        w, _, _, objective = swap_search(problem, np.array([6, 7, 8]), shortlist=9)
+        fit = swap_search(problem, np.array([6, 7, 8]), shortlist=9)
+        w, objective = fit.w, fit.objective
         left += min(all_swaps(problem, np.flatnonzero(w))) < objective * (1 - 1e-6)
     assert left <= 1
 
@@ -112,7 +117,7 @@ def test_finds_the_best_subset_of_easy_problems(loss: Loss) -> None:
     for fit_intercept in (False, True):
         problem = Problem(X, y, loss, 2, 0.1, some_weights(len(y)), fit_intercept)
         for start in (NOTHING, np.array([1, 4])) if loss.mu > 0 else (NOTHING,):
-            objective = swap_search(problem, start)[3]
+            objective = swap_search(problem, start).objective
             assert objective == pytest.approx(best_subset(problem).objective, rel=1e-6)
 
 
@@ -120,7 +125,7 @@ def test_finds_the_best_subset_of_easy_problems(loss: Loss) -> None:
 @pytest.mark.parametrize("start", [[], [2], [1, 4, 5]])
 def test_a_short_support_is_filled(loss: Loss, start: list[int]) -> None:
     problem = random_problem(loss, k=4)
-    w = swap_search(problem, np.array(start, dtype=np.int64))[0]
+    w = swap_search(problem, np.array(start, dtype=np.int64)).w
     assert np.count_nonzero(w) == 4
 
 
@@ -128,11 +133,11 @@ def test_a_short_support_is_filled(loss: Loss, start: list[int]) -> None:
 def test_one_feature_and_all_features(loss: Loss) -> None:
     one = random_problem(loss, d=6, k=1)
     expected = min(fitted(one, np.array([j])) for j in range(6))
-    assert swap_search(one, NOTHING)[3] == pytest.approx(expected, rel=1e-8)
+    assert swap_search(one, NOTHING).objective == pytest.approx(expected, rel=1e-8)
     everything = random_problem(loss, d=6, k=6)
     for start in (NOTHING, np.arange(6), np.array([5])):
         expected = fitted(everything, np.arange(6))
-        assert swap_search(everything, start)[3] == pytest.approx(expected, rel=1e-7)
+        assert swap_search(everything, start).objective == pytest.approx(expected, rel=1e-7)
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
@@ -145,7 +150,8 @@ def test_duplicate_and_constant_columns(loss: Loss, lam: float) -> None:
     for fit_intercept in (False, True):
         problem = Problem(X, y, loss, 3, lam, None, fit_intercept)
         for start in (NOTHING, np.array([0, 4, 9]), np.array([1, 5, 8]))[: 3 if loss.mu > 0 else 1 + fit_intercept]:
-            w, _, _, objective = swap_search(problem, start)
+            fit = swap_search(problem, start)
+            w, objective = fit.w, fit.objective
             assert np.count_nonzero(w) <= 3
             assert objective <= (fitted(problem, start) if len(start) else np.inf) * (1 + 1e-9)
 
@@ -158,7 +164,7 @@ def test_every_kind_of_design_agrees_with_its_dense_twin(name: str, loss: Loss) 
     problem, dense = Problem(design, y, loss, 3, 0.05), Problem(twin, y, loss, 3, 0.05)
     start = np.array([5, 6, 7])
     before = design.passes
-    objective, expected = swap_search(problem, start)[3], swap_search(dense, start)[3]  # on one of twin columns
+    objective, expected = (swap_search(p, start).objective for p in (problem, dense))  # on one of twin columns
     assert objective == pytest.approx(expected, rel=1e-9)
     assert design.passes > before
 
@@ -172,10 +178,11 @@ def test_nodes_of_a_search_tree(loss: Loss) -> None:
     problem = Problem(base.design, base.y, loss, node, 0.01)
     for start in (NOTHING, np.array([2, 8, 9]), rng.permutation(12)[:7], np.arange(12)):
         pool = Pool()
-        w, _, _, objective = swap_search(problem, start, pool=pool)
+        fit = swap_search(problem, start, pool=pool)
+        w, objective = fit.w, fit.objective
         assert problem.constraint.allows(w)
         assert np.all(w[inside] != 0.0)
-        assert all(problem.constraint.allows(pooled.coefficients(12)) for pooled in pool)
+        assert all(problem.constraint.allows(pooled.w) for pooled in pool)
         if loss == Squared():
             assert min(all_swaps(problem, np.flatnonzero(w))) >= objective * (1 - 2e-9)
 
@@ -185,7 +192,7 @@ def test_a_node_without_choice() -> None:
     for inside, outside in (([1, 2, 3], []), ([], list(range(3, 12))), ([4], [j for j in range(12) if j != 4])):
         node = Cardinality(3).restricted(np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64))
         problem = Problem(base.design, base.y, Squared(), node, 0.01)
-        w = swap_search(problem, NOTHING)[0]
+        w = swap_search(problem, NOTHING).w
         expected = inside if len(inside) == 3 else np.setdiff1d(np.arange(12), outside)
         np.testing.assert_array_equal(np.flatnonzero(w), expected)
 
@@ -204,8 +211,9 @@ def test_a_shortlist_of_candidates_on_large_designs(loss: Loss, monkeypatch: pyt
             patch.setattr(swaps, "_MOST_ROWS", 3)
             patch.setattr(swaps, "_FEWEST", 5)
             start = np.arange(20, 26)
-            w, b, _, objective = swap_search(problem, start, candidates=5)
-            filled = swap_search(problem, NOTHING, candidates=5)[0]
+            fit = swap_search(problem, start, candidates=5)
+            w, b, objective = fit.w, fit.b, fit.objective
+            filled = swap_search(problem, NOTHING, candidates=5).w
         assert np.count_nonzero(filled) == 6
         assert objective < fitted(problem, start)
         assert objective == pytest.approx(primal(problem, w, b), rel=1e-12)
@@ -215,19 +223,20 @@ def test_a_shortlist_of_candidates_on_large_designs(loss: Loss, monkeypatch: pyt
 def test_stop_and_the_limit_on_swaps() -> None:
     X, y, _ = paper_design(80, 15, 30, 0)
     problem, start = Problem(X, y, Squared(), 15, 0.01), np.arange(60, 75)
-    w = swap_search(problem, start, stop=lambda: True)[0]
+    w = swap_search(problem, start, stop=lambda: True).w
     np.testing.assert_array_equal(np.flatnonzero(w), start)
     for limit in range(4):
-        w = swap_search(problem, start, max_swaps=limit)[0]
+        w = swap_search(problem, start, max_swaps=limit).w
         assert len(np.setdiff1d(start, np.flatnonzero(w))) <= limit
-    one, two = (swap_search(problem, start, max_swaps=limit)[3] for limit in (1, 2))
+    one, two = (swap_search(problem, start, max_swaps=limit).objective for limit in (1, 2))
     assert two < one < fitted(problem, start)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1e-4, 1e-2, 1.0]), st.booleans(), st.integers(1, 6))
 def test_random_problems_end_swap_optimal(seed: int, lam: float, fit_intercept: bool, k: int) -> None:
     problem = random_problem(Squared(), n=10, d=8, k=k, lam=lam, seed=seed, fit_intercept=fit_intercept)
-    w, _, _, objective = swap_search(problem, NOTHING)
+    fit = swap_search(problem, NOTHING)
+    w, objective = fit.w, fit.objective
     assert min(all_swaps(problem, np.flatnonzero(w)), default=np.inf) >= objective * (1 - 1e-8)
 
 
@@ -236,9 +245,10 @@ def test_kicks_lead_on_where_no_swap_does() -> None:
     for seed in range(4):
         X, y, _ = paper_design(120, 25, 38, seed)
         problem, pool = Problem(X, y, Squared(), 25, 0.01, fit_intercept=seed % 2 == 0), Pool()
-        without = swap_search(problem, NOTHING)[3]
-        w, _, _, objective = swap_search(problem, NOTHING, kicks=20, pool=pool)
-        again = swap_search(problem, NOTHING, kicks=20)[0]
+        without = swap_search(problem, NOTHING).objective
+        fit = swap_search(problem, NOTHING, kicks=20, pool=pool)
+        w, objective = fit.w, fit.objective
+        again = swap_search(problem, NOTHING, kicks=20).w
         np.testing.assert_array_equal(w, again)
         assert objective <= without
         assert objective == pytest.approx(fitted(problem, np.flatnonzero(w)), rel=1e-10)
@@ -254,7 +264,8 @@ def test_kicks_where_there_is_little_to_exchange(k: int) -> None:
     inside = np.arange(k)[: k - 1]
     for constraint in (Cardinality(k), Cardinality(k).restricted(inside, NOTHING)):
         problem = Problem(base.design, base.y, Squared(), constraint, 0.01)
-        w, _, _, objective = swap_search(problem, NOTHING, kicks=10)
+        fit = swap_search(problem, NOTHING, kicks=10)
+        w, objective = fit.w, fit.objective
         assert problem.constraint.allows(w)
         assert min(all_swaps(problem, np.flatnonzero(w)), default=np.inf) >= objective * (1 - 2e-9)
 
@@ -262,12 +273,12 @@ def test_kicks_where_there_is_little_to_exchange(k: int) -> None:
 def test_rows_of_the_hessian_that_no_longer_fit_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, _ = paper_design(60, 12, 24, 0)
     problem = Problem(X, y, Squared(), 12, 0.01)
-    expected = swap_search(problem, NOTHING, kicks=10)[0]
+    expected = swap_search(problem, NOTHING, kicks=10).w
     before = problem.design.passes
     swap_search(problem, NOTHING, kicks=10)
     middle = problem.design.passes
     monkeypatch.setattr(exchange, "_MOST_KEPT", 60 * 24)
-    np.testing.assert_allclose(swap_search(problem, NOTHING, kicks=10)[0], expected, rtol=1e-8)
+    np.testing.assert_allclose(swap_search(problem, NOTHING, kicks=10).w, expected, rtol=1e-8)
     assert problem.design.passes - middle > middle - before > 12
 
 
@@ -280,11 +291,12 @@ def test_what_is_out_of_play_stays_out_with_and_without_a_copy(
     monkeypatch.setattr(swaps, "_COPIED", copied)
     problem = random_problem(loss, fit_intercept=True)
     free = swap_search(problem, NOTHING)
-    barred = np.flatnonzero(free[0])[:2]
+    barred = np.flatnonzero(free.w)[:2]
     node = problem.replaced(constraint=problem.constraint.restricted(NOTHING, barred))
     passes = problem.design.passes
-    w, _, _, objective = swap_search(node, NOTHING)
+    fit = swap_search(node, NOTHING)
+    w, objective = fit.w, fit.objective
     assert not np.any(w[barred])
-    assert objective >= free[3] * (1 - 1e-9)
+    assert objective >= free.objective * (1 - 1e-9)
     assert objective <= min(all_swaps(node, np.flatnonzero(w))) * (1 + 1e-6) or loss.mu == 0.0
     assert problem.design.passes > passes

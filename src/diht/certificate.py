@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from diht.duality import Bound, lower_bound, margin, primal, rounded_objective, saddle_point, screen, upper_bound
 from diht.exact import CLEAR
 from diht.problem import Problem
-from diht.result import Certificate, relative
+from diht.result import Certificate, Result, Status, relative
 from diht.samples import Rows
 
 __all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
 
 Vector = NDArray[np.float64]
+R = TypeVar("R", bound=Result)
 
 _U = 2.0**-53  # unit roundoff of float64
 
@@ -42,6 +43,24 @@ class HandedOut:
     coef: NDArray[Any]
     intercept: float
     certificate: Certificate
+
+    def result(self, kind: type[R], status: Status, tol: float, **figures: Any) -> R:
+        """Assemble the result of a solve that ended with a status; the certificate decides whether the gap is closed."""
+        # What came after the last step may have closed it; rounding may have opened it.
+        if not self.certificate.closes(tol):
+            status = Status.STALLED if status is Status.OPTIMAL else status
+        elif status is not Status.STOPPED:
+            status = Status.OPTIMAL
+        return kind(
+            w=self.w,
+            coef=self.coef,
+            intercept=self.intercept,
+            objective=self.certificate.objective,
+            alpha=self.certificate.bound.alpha,
+            certificate=self.certificate,
+            status=status,
+            **figures,
+        )
 
 
 def handed_out(problem: Problem, w: Vector, b: float, bound: Bound | None, tol: float) -> HandedOut:

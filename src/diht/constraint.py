@@ -35,11 +35,14 @@ class Constraint(ABC):
     ----------
     is_plain : bool
         Whether it is about single features of either sign; see `diht.structure` for others.
+    is_count : bool
+        Whether a support is allowed for how many features (or units) it has, besides those decided: what `free` tells is all.
     sign : array of shape (d,) or None
         1 where a coefficient may not be negative, -1 where not positive.
     """
 
     is_plain: ClassVar[bool] = True
+    is_count: ClassVar[bool] = True
     sign: NDArray[np.int8] | None = None
 
     @property
@@ -56,6 +59,25 @@ class Constraint(ABC):
     def unsigned(self) -> Constraint:
         """The constraint on supports alone."""
         return self
+
+    def unit_of(self, n_features: int) -> Indices:
+        """The unit of each feature, from 0: features of one unit enter and leave together."""
+        return np.arange(n_features)
+
+    def clipped(self, v: Vector) -> Vector:
+        """The vector less its entries of a forbidden sign."""
+        return v if self.sign is None else np.where(self.sign * v < 0.0, 0.0, v)
+
+    def squares(self, v: Vector) -> Vector:
+        """The squared norm of what each unit may take up of a vector."""
+        return np.square(self.clipped(v))
+
+    def joining(self, support: Indices, n_features: int) -> Indices:
+        """The features that a model on a support may take up besides, each alone or with those of its unit; ascending."""
+        m, inside, outside = self.free(n_features)
+        if self.count(np.union1d(support, inside)) >= m + self.count(inside):
+            return _NONE
+        return np.setdiff1d(np.arange(n_features), np.union1d(support, outside))
 
     def magnitudes(self, v: Vector) -> Vector:
         """By what features are chosen, the largest first."""

@@ -408,7 +408,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
             The estimator itself.
         """
         data = X
-        X, y = validated(self, X, y, y_numeric=True)
+        X, y = validated(self, X, y, y_numeric=True, ensure_all_finite=False)  # the design finds what is not finite
         s = normalised_weights(sample_weight, X.shape[0])
         tasks = FitTasks.of(self, data, y, sample_weight, 1)
         self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks, offset)
@@ -689,7 +689,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
             The estimator itself.
         """
         data = X
-        X, y = validated(self, X, y)
+        X, y = validated(self, X, y, ensure_all_finite=False)  # the design finds what is not finite
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:
@@ -873,7 +873,7 @@ def _class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray
     if len(empty):
         name = classes.tolist()[empty[0]]
         raise ValueError(f"every class needs some weight, but class {name!r} has none, or none beside the others")
-    return normalised_weights(s * factors[codes], len(s))
+    return s if class_weight is None else normalised_weights(s * factors[codes], len(s))
 
 
 def _one_vs_rest(classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:

@@ -160,7 +160,8 @@ def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float
     sign = problem.constraint.sign
     if sign is not None and np.any(sign * x < 0.0):
         slight = problem.replaced(lam=_RIDGES[-1] * float(np.square(basis.norms).min()))
-        x, b, _ = refit(slight, np.arange(len(x)), w, b)
+        fit = refit(slight, np.arange(len(x)), w, b)
+        x, b = fit.values, fit.b
     return x, b, basis.independent
 
 
@@ -169,8 +170,8 @@ def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, fl
     models = []
     for ridge in _RIDGES:
         slight = Problem(Q, problem.y, problem.loss, Q.shape[1], ridge, problem.s, problem.fit_intercept)
-        z, b, _ = refit(slight, np.arange(len(z)), z, slight.centred_intercept(z, b))
-        b = slight.intercept_of(z, b)
+        fit = refit(slight, np.arange(len(z)), z, slight.centred_intercept(z, b))
+        z, b = fit.values, slight.intercept_of(fit.values, fit.b)
         models.append(z)
     moved, size = np.linalg.norm(models[1] - models[0]), np.linalg.norm(models[1])
     if moved > _LIMITED * size and problem.loss.pieces is None:
@@ -277,8 +278,8 @@ class _Row:
             return self.x, self._intercept(estimator, s)
         problem, scale = self._problem(estimator.fit_intercept, s)
         w = self.x * scale
-        w, b, _ = refit(problem, np.arange(len(w)), w, problem.centred_intercept(w, self.intercept))
-        return w / scale, problem.intercept_of(w, b)
+        fit = refit(problem, np.arange(len(w)), w, problem.centred_intercept(w, self.intercept))
+        return fit.values / scale, problem.intercept_of(fit.values, fit.b)
 
     def without_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float, bool]:
         """Do so without the ridge, and tell whether that has one answer only."""

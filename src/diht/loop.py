@@ -16,8 +16,9 @@ from diht.certificate import certificate_of, handed_out
 from diht.design.threads import blas_threads
 from diht.duality import Bound, lower_bound, null_bound, primal
 from diht.empty_columns import compact
+from diht.fit import Fit
 from diht.problem import Problem, finite_vector
-from diht.result import Certificate, Iterate, Model, Result, Status, Trace
+from diht.result import Certificate, Iterate, Result, Status, Trace
 from diht.samples import Rows
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
@@ -25,7 +26,7 @@ from diht.solvers.pool import ROUNDING
 from diht.solvers.refit import refit
 from diht.structure import features_given
 
-__all__ = ["SOLVERS", "as_solver", "certificate_after", "certify", "model_to_certify", "solve"]
+__all__ = ["SOLVERS", "Limits", "as_solver", "certificate_after", "certify", "drive", "model_to_certify", "solve"]
 
 Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
@@ -89,14 +90,25 @@ def solve(
         The best model and the best bound found, each kept apart from the other.
     """
     method = as_solver(solver)
-    limits = _Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    limits = Limits.checked(tol, max_iter, time_limit, evaluate_every)
     begin, part = as_start(problem, start), compact(problem)
-    if part is not None:
-        problem, begin, callback = part.problem, part.start(begin), part.callback(callback)
+    if part is None:
+        return drive(problem, method, begin, limits, callback, stop)
+    return part.result(drive(part.problem, method, part.start(begin), limits, part.callback(callback), stop))
+
+
+def drive(
+    problem: Problem,
+    method: Solver,
+    start: Start,
+    limits: Limits,
+    callback: Callback | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Result:
+    """Run a method on a problem as `solve` does; the problem, the start and the limits are taken as they are."""
     loop = _Loop(problem, method, limits, callback, stop)
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
-        result = loop.run(begin)
-    return result if part is None else part.result(result)
+        return loop.run(start)
 
 
 def as_solver(solver: str | Solver, random_state: int | None = None) -> Solver:
@@ -131,18 +143,24 @@ def as_start(problem: Problem, start: Any) -> Start:
 
 
 def _bounded(problem: Problem, start: Start) -> Start:
-    """Return a start without its model where that is so large that its objective overflows: nothing can begin there."""
-    if start.w is None or np.isfinite(_objective(problem, start.w, start.b)):
+    """Return a start with its margins, or without its model where that is so large that its objective overflows."""
+    if start.w is None:
         return start
-    return replace(start, w=None, b=0.0)
+    u = _margins(problem, start.w, start.b)
+    return replace(start, u=u) if _is_finite(problem, start.w, start.b, u) else replace(start, w=None, b=0.0)
 
 
-def _objective(problem: Problem, w: Vector, b: float, u: Rows | None = None) -> float:
-    """Return the objective, infinite where a prediction of a sample that has weight is beyond the reach of the loss."""
+def _is_finite(problem: Problem, w: Vector, b: float, u: Rows) -> bool:
+    """Whether the objective is finite, and the margin of no sample that has weight beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = problem.samples.margins(w, b, np.flatnonzero(w)) if u is None else u
         reached = problem.samples.each(lambda y, s, u: bool(np.all(u[s > 0.0] <= problem.loss.reach)), u)
-        return primal(problem, w, b, u) if all(reached) else np.inf
+        return all(reached) and bool(np.isfinite(primal(problem, w, b, u)))
+
+
+def _margins(problem: Problem, w: Vector, b: float) -> Rows:
+    """Return Xw + b, some of which may overflow."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return problem.samples.margins(w, b, np.flatnonzero(w))
 
 
 def _has_objective(problem: Problem, w: Vector, intercept: float) -> bool:
@@ -151,21 +169,23 @@ def _has_objective(problem: Problem, w: Vector, intercept: float) -> bool:
         coef, b = problem.coefficients_of(w), problem.centred_intercept(w, intercept)
         if not np.all(np.isfinite(coef)):
             return False
-        if np.isfinite(_objective(problem, w, b)):
+        if _is_finite(problem, w, b, _margins(problem, w, b)):
             return True
-        u, _ = problem.samples.predictions(coef, intercept, -problem.level)
-        return bool(np.isfinite(_objective(problem, w, b, u)))
+        return _is_finite(problem, w, b, problem.samples.predictions(coef, intercept, -problem.level)[0])
 
 
 @dataclass(frozen=True)
-class _Limits:
+class Limits:
+    """When a solve ends, and how often it is evaluated; see `solve`."""
+
     tol: float
-    max_iter: int | None
-    time_limit: float | None
-    evaluate_every: int | None
+    max_iter: int | None = None
+    time_limit: float | None = None
+    evaluate_every: int | None = None
 
     @classmethod
-    def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> _Limits:
+    def checked(cls, tol: Any, max_iter: Any, time_limit: Any, evaluate_every: Any) -> Limits:
+        """Return the limits that a user asks for; ValueError where they make no sense."""
         if not _is_number(tol) or not 0 <= tol < np.inf:
             raise ValueError(f"tol must be a number, zero or more, got {tol!r}")
         for name, count in (("max_iter", max_iter), ("evaluate_every", evaluate_every)):
@@ -200,7 +220,7 @@ class _Loop:
         self,
         problem: Problem,
         method: Solver,
-        limits: _Limits,
+        limits: Limits,
         callback: Callback | None,
         stop: Callable[[], bool] | None,
     ) -> None:
@@ -209,8 +229,7 @@ class _Loop:
         self.interrupted, self.asking = False, Lock()  # several threads may ask
         self.clock, self.trace = _Clock(), Trace()
         self.passes_before = problem.design.passes
-        self.best_objective, self.best_w, self.best_b = np.inf, np.zeros(problem.shape[1]), 0.0
-        self.best_support = np.empty(0, dtype=np.int64)
+        self.best = Fit(problem.shape[1], np.empty(0, dtype=np.int64), np.empty(0), 0.0, np.inf)
         self.bound: Bound | None = None
         self.progress_at, self.since_progress = 0, 0  # the step, and how many evaluations ago
 
@@ -219,9 +238,9 @@ class _Loop:
         state = method.init(problem, replace(start, stop=self.out_of_patience))
         epoch = method.epoch(state)
         max_iter = self.limits.max_iter or method.max_epochs * epoch
-        t, look, status = 0, self.next_look(0, epoch), None
-        if start.w is not None or start.alpha is not None:
-            status = self.evaluate(0, _initial_point(problem, start))
+        t, look = 0, self.next_look(0, epoch)
+        first = method.first(problem, state, start) if start.w is not None or start.alpha is not None else None
+        status = None if first is None else self.evaluate(0, first)
         while status is None:
             method.advance(problem, state)
             t += 1
@@ -260,15 +279,14 @@ class _Loop:
 
     def evaluate(self, t: int, point: Point) -> Status | None:
         """Look at an iterate, keep what is best, tell the callback; say whether that ends the solve."""
-        problem = self.problem
-        objective = primal(problem, point.w, point.b, point.u)
+        problem, objective = self.problem, point.fit.objective
         if not np.isfinite(objective):
             return Status.STALLED  # diverged: what was best before stays
-        old_objective, old_bound = self.best_objective, self.best_bound
-        self.keep(point, objective)
+        old_objective, old_bound = self.best.objective, self.best_bound
+        self.keep(point.fit)
         bound = self.prove(point)
-        size = _PROGRESS * abs(self.best_objective)
-        progress = old_objective - self.best_objective > size or self.best_bound - old_bound > size
+        size = _PROGRESS * abs(self.best.objective)
+        progress = old_objective - self.best.objective > size or self.best_bound - old_bound > size
         self.progress_at, self.since_progress = (t, 0) if progress else (self.progress_at, self.since_progress + 1)
         iterate = Iterate(
             iteration=t,
@@ -276,9 +294,9 @@ class _Loop:
             seconds=self.clock.read(),
             objective=objective,
             lower_bound=bound,
-            best_objective=self.best_objective,
+            best_objective=self.best.objective,
             best_bound=self.best_bound,
-            n_features=int(np.count_nonzero(point.w if point.support is None else point.w[point.support])),
+            n_features=int(np.count_nonzero(point.fit.values)),
             n_open=point.n_open,
         )
         self.trace.append(iterate)
@@ -290,19 +308,14 @@ class _Loop:
         if self.callback is None:
             return False
         before = perf_counter()
-        model = _model(self.problem, self.best_w.copy(), self.best_b, self.best_objective)
-        answer = self.callback(replace(iterate, model=model))
+        answer = self.callback(replace(iterate, model=self.best.model(self.problem)))
         self.clock.without(perf_counter() - before)
         return bool(answer)
 
-    def keep(self, point: Point, objective: float, margin: float = 0.0) -> None:
-        """Keep a model if it is better than the best so far, or less than `margin` worse; only the two supports are written."""
-        if not objective < self.best_objective + margin:
-            return
-        support = np.flatnonzero(point.w) if point.support is None else point.support
-        self.best_w[self.best_support] = 0.0
-        self.best_w[support] = point.w[support]
-        self.best_objective, self.best_support, self.best_b = objective, support, point.b
+    def keep(self, fit: Fit, margin: float = 0.0) -> None:
+        """Keep a model if it is better than the best so far, or less than `margin` worse."""
+        if fit.objective < self.best.objective + margin:
+            self.best = replace(fit, u=None)
 
     def prove(self, point: Point) -> float:
         """Return the bound of a dual point, and keep it if it is better than the best so far."""
@@ -332,58 +345,37 @@ class _Loop:
     def improve(self, point: Point | None, margin: float = 0.0) -> None:
         """Look at a pair that is not part of the trace."""
         if point is not None:
-            self.keep(point, primal(self.problem, point.w, point.b, point.u), margin)
+            self.keep(point.fit, margin)
             self.prove(point)
 
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem
         last = self.method.last(problem, state)
-        last_objective = primal(problem, last.w, last.b, last.u)
         self.improve(last)
-        polished = self.method.polish(problem, state, self.best_w, self.best_b)
-        self.improve(
-            polished, ROUNDING * abs(self.best_objective)
-        )  # of two that rounding cannot tell apart, the finer fit
-        zero, b = Start().primal(problem)  # a method that diverges is never worse than no features at all
-        self.improve(Point(zero, b, problem.samples.full(b)))
+        polished = self.method.polish(problem, state, self.best)
+        # Of two that rounding cannot tell apart, the finer fit.
+        self.improve(polished, ROUNDING * abs(self.best.objective))
+        nothing = Start().primal(problem)
+        self.keep(nothing)  # a method that diverges is never worse than no features at all
         if status in (Status.TIME_LIMIT, Status.STOPPED):
-            self.prove_anything(b)
+            self.prove_anything(nothing.b)
         seconds = self.clock.read()
         n_passes = problem.design.passes - self.passes_before
-        model = handed_out(problem, self.best_w, self.best_b, self.bound, self.limits.tol)
-        certificate = model.certificate
         pool = self.method.pool(state)
-        # What came after the last step may have closed the gap; rounding may have opened it.
-        if not certificate.closes(self.limits.tol):
-            status = Status.STALLED if status is Status.OPTIMAL else status
-        elif status is not Status.STOPPED:
-            status = Status.OPTIMAL
-        return Result(
-            w=model.w,
-            coef=model.coef,
-            intercept=model.intercept,
-            objective=certificate.objective,
-            alpha=certificate.bound.alpha,
-            certificate=certificate,
+        model = handed_out(problem, self.best.w, self.best.b, self.bound, self.limits.tol)
+        return model.result(
+            Result,
+            status,
+            self.limits.tol,
             pool=() if pool is None else pool.models(problem),
-            last=_model(problem, last.w, last.b, last_objective),
+            last=last.fit.model(problem),
             last_alpha=None if last.alpha is None else problem.samples.copy(last.alpha),
-            status=status,
             n_iter=n_iter,
             n_passes=n_passes,
             seconds=seconds,
             trace=self.trace,
             solver=repr(self.method),
         )
-
-
-def _model(problem: Problem, w: Vector, b: float, objective: float) -> Model:
-    return Model(w, problem.coefficients_of(w), problem.intercept_of(w, b), objective)
-
-
-def _initial_point(problem: Problem, start: Start) -> Point:
-    w, b = start.primal(problem)
-    return Point(w, b, problem.samples.margins(w, b), start.dual(problem))
 
 
 def certify(
@@ -442,8 +434,8 @@ def model_to_certify(
     if support is not None:
         if intercept is not None:
             raise ValueError(f"intercept must be None where only a support is given, got {intercept!r}")
-        model, b, _ = refit(problem, _support(problem, support))
-        return model, problem.intercept_of(model, b)
+        fitted = refit(problem, _support(problem, support)).model(problem)
+        return fitted.w, fitted.intercept
     model = finite_vector("w", w, problem.shape[1])  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")

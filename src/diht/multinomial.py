@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import xlogy
 
-from diht.certificate import in_dtype
+from diht.certificate import HandedOut, in_dtype
 from diht.constraint import Constraint
 from diht.design import Design, spectral_bound
 from diht.design.definite import Definite
@@ -894,26 +894,20 @@ def solve_multinomial(
         None if search.bound is None else search.bound.value,
         tol,
     )
-    proof = certificate(problem, coef, intercept, search.bound)
     if told["stop"]:
         status = Status.STOPPED
-    elif proof.closes(tol):
-        status = Status.OPTIMAL
     elif ending():
         status = Status.TIME_LIMIT
     stored: Any = intercept
+    w = coef if problem.linear.scale is None else problem.linear.scaled_coefficients(coef)
     pool = sorted(search.pool.values(), key=lambda fit: fit.value)[:20]
-    return MultinomialResult(
-        w=coef if problem.linear.scale is None else problem.linear.scaled_coefficients(coef),
-        coef=coef,
-        intercept=stored,
-        objective=proof.objective,
-        alpha=proof.bound.alpha,
-        certificate=proof,
+    return HandedOut(w, coef, stored, certificate(problem, coef, intercept, search.bound)).result(
+        MultinomialResult,
+        status,
+        tol,
         pool=tuple(_model(problem, fit) for fit in pool),
         last=_model(problem, fit),
         last_alpha=None,
-        status=status,
         n_iter=len(trace),
         n_passes=problem.linear.design.passes - passes,
         seconds=perf_counter() - begun,

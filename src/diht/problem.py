@@ -60,15 +60,8 @@ class Problem:
     ----------
     samples : Samples
         The rows, with all that is as long as they are many.
-    design : Design
-        X as the solvers see it. With an intercept it is centred by the weighted column means, which changes nothing but
-        the meaning of b (see `intercept_of` and `centred_intercept`) and conditions the problem far better.
-    y : array of shape (N,)
-        The targets; less their mean, `level`, where there is an intercept and that takes no digit of them.
     tail : array of shape (N,) or None
         What rounding has taken off the targets where an offset was subtracted from them.
-    s : array of shape (N,)
-        The weights divided by their sum; with an offset times f.
     """
 
     samples: Samples
@@ -80,7 +73,7 @@ class Problem:
     scale: Vector | None = field(repr=False)
     level: float = field(repr=False)
     tail: Vector | None = field(repr=False)
-    _memo: dict[str, PreciseGram | None] = field(repr=False)  # shared by all problems of the same data
+    _memo: dict[str, Any] = field(repr=False)  # shared by all problems of the same data
 
     def __init__(
         self,
@@ -143,7 +136,16 @@ class Problem:
         """The Gram matrix of the columns and the targets in twice the precision, of small problems; made once."""
         if "precise" not in self._memo:
             self._memo["precise"] = precise_gram(self.design, self.y, self.s, self.fit_intercept)
-        return self._memo["precise"]
+        found: PreciseGram | None = self._memo["precise"]
+        return found
+
+    @property
+    def null_intercept(self) -> float:
+        """The best intercept of the model without features; searched for once."""
+        if "null" not in self._memo:
+            samples = self.samples
+            self._memo["null"] = samples.best_intercept(self.loss, samples.full(0.0)) if self.fit_intercept else 0.0
+        return float(self._memo["null"])
 
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
@@ -166,17 +168,21 @@ class Problem:
 
     @property
     def design(self) -> Design:
-        """X as the solvers see it."""
+        """X as the solvers see it.
+
+        With an intercept it is centred by the weighted column means, which changes nothing but the meaning of b (see `intercept_of`
+        and `centred_intercept`) and conditions the problem far better.
+        """
         return self.samples.design
 
     @property
     def y(self) -> Any:
-        """The targets."""
+        """The targets; less their mean, `level`, where there is an intercept and that takes no digit of them."""
         return self.samples.y
 
     @property
     def s(self) -> Any:
-        """The weights."""
+        """The weights divided by their sum; with an offset times f."""
         return self.samples.s
 
     @property

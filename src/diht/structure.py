@@ -81,9 +81,9 @@ class Structured(Constraint):
         """The constraint without its signs."""
         return self if self.sign is None else replace(self, sign=None)
 
-    def clipped(self, v: Vector) -> Vector:
-        """The vector less its entries of a forbidden sign."""
-        return v if self.sign is None else np.where(self.sign * v < 0.0, 0.0, v)
+    def unit_of(self, n_features: int) -> Indices:
+        """The unit of each feature."""
+        return self.unit
 
     def squares(self, v: Vector) -> Vector:
         """The squared norm of each unit."""

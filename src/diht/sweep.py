@@ -14,23 +14,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.certificate import certificate_of, handed_out
+from diht.certificate import certificate_of
 from diht.constraint import Constraint
 from diht.design import Design
 from diht.design.definite import Definite
 from diht.design.gram import Gram
 from diht.design.threads import blas_threads
-from diht.duality import Bound, Screening, lower_bound, primal, upper_bound
-from diht.loop import as_solver, solve
+from diht.duality import Bound, Screening, lower_bound, upper_bound
+from diht.fit import Fit
+from diht.loop import Limits, as_solver, drive, solve
 from diht.problem import Problem
-from diht.result import Model, Result, Status, Trace
+from diht.result import Result, Status
 from diht.selection import top_k
 from diht.shift import ShiftedBound, in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers import Auto, Relaxed, Solver, Start
@@ -40,7 +40,6 @@ from diht.solvers.gram import GramRelaxation
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import _State
 from diht.solvers.swaps import swap_search
-from diht.solvers.units import swap_units
 
 __all__ = ["WiderBound", "solve_path"]
 
@@ -126,56 +125,41 @@ class _Shared:
     settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class _Nearby(Auto):
-    """`Auto` for a problem whose neighbour is solved: no starts but the neighbours', and a short search for swaps."""
+    """`Auto` for a problem whose neighbour is solved: no starts but the neighbours', and a short search for swaps.
 
-    shared: _Shared = field(default_factory=_Shared, repr=False)
+    It does no more than is needed to close the gap; a start has a model and a dual point.
+    """
+
+    shared: _Shared = field(default_factory=_Shared)
     tol: float = 1e-4
 
-    def result(self, problem: Problem, start: Start) -> Result:
-        """Do all the work, and no more than is needed to close the gap; `start` has a model and a dual point."""
-        began, passes = perf_counter(), problem.design.passes
-        state = AutoState(stop=start.stop, passes=passes)
-        n_iter = sum(1 for _ in self._work(problem, start, state))
-        best = state.pool.best
-        assert best is not None
-        model = handed_out(problem, best.coefficients(problem.shape[1]), best.b, state.bound, self.tol)
-        certificate = model.certificate
-        closed = certificate.closes(self.tol)
-        ended = Status.TIME_LIMIT if state.stop() else Status.STALLED
-        return Result(
-            w=model.w,
-            coef=model.coef,
-            intercept=model.intercept,
-            objective=certificate.objective,
-            alpha=certificate.bound.alpha,
-            certificate=certificate,
-            pool=(),
-            last=Model(model.w, model.coef, model.intercept, certificate.objective),
-            last_alpha=None,
-            status=Status.OPTIMAL if closed else ended,
-            n_iter=n_iter,
-            n_passes=problem.design.passes - passes,
-            seconds=perf_counter() - began,
-            trace=Trace(),
-            solver="Auto()",
-        )
+    def __repr__(self) -> str:
+        return repr(Auto(self.random_state))
+
+    def finished(self, state: AutoState) -> bool:
+        """Tell whether all is done, and not left undone because the time was up."""
+        return state.done and not state.stop()
+
+    def polish(self, problem: Problem, state: AutoState, best: Fit) -> None:
+        """Leave the best model as it is: its neighbours were polished."""
 
     def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
         assert start.w is not None
         assert start.alpha is not None
         self.shared.settled.clear()
-        state.pool.add(start.w, start.b, primal(problem, start.w, start.b))
+        state.pool.add(Fit.of(problem, start.w, start.b))
         state.prove(lower_bound(problem, start.alpha))
         if start.bound is not None:
             state.prove(start.bound)
         for piece in (self._shift_on, self._relax_on, self._swap):
+            yield
             if state.gap <= self.tol * abs(state.objective) or state.stop():
                 return
-            yield from piece(problem, state)
+            piece(problem, state)
 
-    def _relax_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
+    def _relax_on(self, problem: Problem, state: AutoState) -> None:
         """Solve the relaxation as far as that is useful, and keep what its solution rounds to; a shift proves more."""
         enough = max(_DRIFT * self.shared.gap, _NEAR * self.tol) if problem.design.nbytes > _DEAR else 0.0
         if isinstance(state.bound, ShiftedBound) or state.gap <= enough * abs(state.objective):
@@ -186,7 +170,6 @@ class _Nearby(Auto):
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
             own = inner.engine.value - inner.bound.value
-            yield
             if inner.settled or own <= _ENOUGH * state.gap or state.stop():
                 break
         self.shared.relaxed = inner
@@ -217,15 +200,14 @@ class _Nearby(Auto):
         engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
         return _State(g, bound, features, engine, state.stop)
 
-    def _shift_on(self, problem: Problem, state: AutoState) -> Iterator[None]:
+    def _shift_on(self, problem: Problem, state: AutoState) -> None:
         """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
         before = np.inf
         while problem.loss.is_squared_error and problem.constraint.is_plain:
             best, bound = state.pool.best, state.bound
             assert best is not None
             assert bound is not None
-            w = best.coefficients(problem.shape[1])
-            features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, w, best.b))
+            features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, best.w, best.b))
             if not 0 < len(features) <= min(_LEFT * before, _MOST_GRAM, problem.shape[0]):
                 return
             before = len(features)
@@ -237,11 +219,10 @@ class _Nearby(Auto):
             if sigma == 0.0:
                 return
             relaxation = GramRelaxation(problem, features, sigma, known)
-            solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
+            solved = relaxation.solve(p0=best.w, tol=_SHIFT_ACCURACY)
             origin = bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._try(problem, state, solved.p, best.b)
-            yield
 
     def _try(self, problem: Problem, state: AutoState, v: Vector, b: float) -> None:
         """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
@@ -252,7 +233,7 @@ class _Nearby(Auto):
         else:
             self._fit(problem, state, support, v, b)
 
-    def _swap(self, problem: Problem, state: AutoState) -> Iterator[None]:
+    def _swap(self, problem: Problem, state: AutoState) -> None:
         """Improve the best model by swaps, in few reads of X where that is large."""
         best, design = state.pool.best, problem.design
         assert best is not None
@@ -263,16 +244,15 @@ class _Nearby(Auto):
         if undecided is None:
             return
         limit = np.inf if small else design.passes + _SEARCH_PASSES
-        plain = partial(swap_search, shortlist=_LONGLIST if small else _SHORTLIST)
-        (plain if problem.constraint.is_plain else swap_units)(
+        swap_search(
             undecided,
             best.support,
-            best.coefficients(problem.shape[1]),
+            best.w,
             best.b,
+            shortlist=_LONGLIST if small else _SHORTLIST,
             pool=state.pool,
             stop=lambda: state.stop() or design.passes > limit,
         )
-        yield
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -311,7 +291,8 @@ def solve_path(
     dict
         Results by (k, lam). Neither objectives nor lower bounds rise with k, nor fall with lam.
     """
-    sweep = _Sweep(problem, list(ks), list(lams), solver, tol, time_limit, random_state, tell or (lambda *_: False))
+    method = as_solver(solver, random_state)
+    sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell or (lambda *_: False))
     with blas_threads(problem.design.long_products):
         return sweep.run()
 
@@ -323,10 +304,9 @@ class _Sweep:
     problem: Problem
     ks: list[int]
     lams: list[float]
-    solver: str | Solver
+    method: Solver
     tol: float
     time_limit: float | None
-    random_state: int | None
     tell: Callable[[int, float, Result], Any]
     results: dict[tuple[int, float], Result] = field(default_factory=dict)
     shared: _Shared = field(default_factory=_Shared)
@@ -426,12 +406,11 @@ class _Sweep:
 
     def solve(self, problem: Problem, start: Start | None) -> Result:
         """Solve for a point; from scratch where it has no neighbour."""
-        method, seconds = as_solver(self.solver, self.random_state), self.share()
-        if type(method) is Auto and start is not None:
-            deadline = np.inf if seconds is None else perf_counter() + seconds
-            start = replace(start, stop=lambda: perf_counter() > deadline)
-            return _Nearby(random_state=method.random_state, shared=self.shared, tol=self.tol).result(problem, start)
-        result = solve(problem, method, start, self.tol, time_limit=seconds)
+        if type(self.method) is Auto and start is not None:
+            nearby = _Nearby(self.method.random_state, self.shared, self.tol)
+            result = drive(problem, nearby, start, Limits(self.tol, time_limit=self.share()))
+        else:
+            result = solve(problem, self.method, start, self.tol, time_limit=self.share())
         # What else a result holds would take many times the memory of its model.
         return replace(result, pool=(), last=result.model, last_alpha=None)
 
@@ -442,47 +421,39 @@ class _Sweep:
         left = self.time_limit - (perf_counter() - self.began)
         return max(left, 1e-3) / max(1, len(self.ks) * len(self.lams) - len(self.results))
 
-    def model(self, k: int, lam: float) -> _Model:
+    def model(self, k: int, lam: float) -> Fit:
         """The model of a point, in the coordinates of the solvers."""
         result = self.results[k, lam]
-        w = result.w.astype(np.float64)
-        return _Model(w, self.problem.centred_intercept(w, result.intercept), result.objective)
+        w, support = result.w.astype(np.float64), result.support
+        b = self.problem.centred_intercept(w, result.intercept)
+        return Fit(len(w), support, w[support], b, result.objective)
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
-    w: Vector
-    b: float
-    objective: float
-
-
-def _refitted(problem: Problem, model: _Model, support: Indices | None = None) -> _Model:
+def _refitted(problem: Problem, fit: Fit, support: Indices | None = None) -> Fit:
     """The best model on a support, that of a given model by default."""
     if support is None:
-        inside = problem.constraint.free(len(model.w))[1]
-        support = problem.constraint.closure(np.union1d(np.flatnonzero(model.w), inside))
-    w, b, u = refit(problem, support, model.w, model.b, rtol=_BETTER)
-    return _Model(w, b, primal(problem, w, b, u))
+        inside = problem.constraint.free(fit.n_features)[1]
+        support = problem.constraint.closure(np.union1d(fit.support, inside))
+    return refit(problem, support, fit.w, fit.b, rtol=_BETTER)
 
 
-def _shrunk(problem: Problem, model: _Model) -> _Model:
+def _shrunk(problem: Problem, fit: Fit) -> Fit:
     """Leave out the features (or groups) that cost least, each alone, until the constraint is met, and fit again."""
-    constraint, support = problem.constraint.unsigned, np.flatnonzero(model.w)
-    if constraint.allows(model.w):
-        return _refitted(problem, model)
-    x, design, roots = model.w[support], problem.design.columns(support), np.zeros_like(model.w)
+    constraint, support, x = problem.constraint.unsigned, fit.support, fit.values
+    if constraint.allows(fit.w):
+        return _refitted(problem, fit)
+    design, roots = problem.design.columns(support), np.zeros(fit.n_features)
     if len(problem.y) * float(len(support)) ** 2 > _MOST_DIRECT:
         roots[support] = x * design.column_norms()
-        return _refitted(problem, model, constraint.select(roots))
+        return _refitted(problem, fit, constraint.select(roots))
     # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
-    M = Definite(_hessian(problem, design, x, model.b)).inverse()
+    M = Definite(_hessian(problem, design, x, fit.b)).inverse()
     problem.design.count_reads_of(design)
     roots[support] = _roots_of_costs(constraint, support, x, M)
     chosen = constraint.select(roots)
     kept = np.isin(support, chosen)
-    w = np.zeros_like(model.w)
-    w[support[kept]] = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
-    return _refitted(problem, replace(model, w=w), chosen)
+    moved = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
+    return _refitted(problem, replace(fit, support=support[kept], values=moved), chosen)
 
 
 def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vector) -> Vector:
@@ -505,14 +476,12 @@ def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
     return np.asarray(H)
 
 
-def _grown(problem: Problem, model: _Model) -> _Model:
+def _grown(problem: Problem, fit: Fit) -> Fit:
     """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
-    support, design = np.flatnonzero(model.w), problem.design
-    u = design.matvec(model.w, support=support) + model.b
-    slopes = problem.loss.derivative(u, problem.y)
-    promise = design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
-    with_these = problem.constraint.restricted(support, np.empty(0, dtype=np.int64))
-    return _refitted(problem, model, with_these.opposite.select(promise))
+    slopes = problem.loss.derivative(fit.margins(problem), problem.y)
+    promise = problem.design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
+    with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64))
+    return _refitted(problem, fit, with_these.opposite.select(promise))
 
 
 def _diagonal(problem: Problem) -> Vector:

@@ -13,14 +13,9 @@ from diht.design.step import Vector
 __all__ = ["Orthonormal", "orthonormal", "ridge"]
 
 
-def ridge(design: Design, y: Vector, s: Vector, lam: float, centred: bool) -> Vector | None:
-    """Minimise ``sum_i s_i (y_i - b - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that overflows.
-
-    The intercept b is zero unless `centred`.
-    """
+def ridge(design: Design, y: Vector, s: Vector, lam: float) -> Vector | None:
+    """Minimise ``sum_i s_i (y_i - x_i.w)^2 + lam ||w||^2`` by the smaller of its two systems; None where that overflows."""
     X = design.toarray(copy=False)
-    if centred:
-        X, y = X - s @ X, y - s @ y
     n, d = X.shape
     root = np.sqrt(s)
     with np.errstate(all="ignore"):

@@ -150,7 +150,7 @@ class Estimation(Cell):
 
     def _fitted(self, problem: Problem, X: Vector, step: float | None) -> Vector:
         if self.method == "oracle":
-            return refit(problem, np.arange(self.plan.n_true))[0]
+            return refit(problem, np.arange(self.plan.n_true)).w
         return _abess(problem, X) if self.method == "abess" else _estimate(problem, self.method, step)
 
 
@@ -196,4 +196,4 @@ def _abess(problem: Problem, X: Vector) -> Vector:
     model = LinearRegression(support_size=problem.constraint.size, fit_intercept=False, max_iter=100)
     model.fit(np.vstack([X, ridge]), np.concatenate([problem.y, np.zeros(d)]))
     support = np.sort(np.argsort(-np.abs(model.coef_.ravel()), kind="stable")[: problem.constraint.size])
-    return refit(problem, support)[0]
+    return refit(problem, support).w

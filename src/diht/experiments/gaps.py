@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from diht.duality import gap, primal
+from diht.duality import gap
 from diht.experiments.runner import Cell
 from diht.experiments.sources import Source
 from diht.experiments.table import Row
@@ -134,7 +134,7 @@ def _followed(problem: Problem, solver: Solver, limit: float = inf) -> Iterator[
             clock, passes = clock + perf_counter() - start, problem.design.passes - before
             point = solver.last(problem, state)
             epoch += passes if point.bound is not None else 1
-            objective = primal(problem, point.w, point.b, point.u)
+            objective = point.fit.objective
             if not np.isfinite(objective):
                 return
             yield Look(epoch, clock, _gap(problem, point, objective), objective)
@@ -145,4 +145,4 @@ def _gap(problem: Problem, point: Point, objective: float) -> float:
     if point.bound is not None:
         return max(objective - point.bound.value, 0.0)
     assert point.alpha is not None
-    return gap(problem, point.w, point.alpha, point.b)
+    return gap(problem, point.fit.w, point.alpha, point.fit.b)

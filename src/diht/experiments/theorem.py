@@ -67,7 +67,7 @@ def optimum(problem: Problem) -> tuple[Vector, Vector]:
         Where the duality gap does not vanish: the theorem then says nothing.
     """
     supports = combinations(range(problem.shape[1]), problem.constraint.size)
-    models = [refit(problem, np.array(support, dtype=np.int64))[0] for support in supports]
+    models = [refit(problem, np.array(support, dtype=np.int64)).w for support in supports]
     w = min(models, key=lambda model: primal(problem, model))
     alpha = dual_from_primal(problem, w)
     if gap(problem, w, alpha) > _CLOSED * primal(problem, w):

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from diht.duality import primal
 from diht.experiments.runner import Cell
 from diht.experiments.sources import Source
 from diht.experiments.table import Row
@@ -163,7 +162,7 @@ def _run(
                 solver.advance(problem, state)
             passes += problem.design.passes - before
             point = solver.last(problem, state)
-            objective = primal(problem, point.w, point.b, point.u)
+            objective = point.fit.objective
             yield passes, objective if np.isfinite(objective) else inf
             if solver.finished(state):
                 return

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.least_squares import ridge
-from diht.duality import Bound, dual_from_primal, lower_bound, primal, upper_bound
+from diht.duality import Bound, dual_from_primal, lower_bound, upper_bound
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.shift import in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers.base import Point, Solver, Start, never
@@ -21,7 +22,6 @@ from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
 from diht.solvers.swaps import swap_search
-from diht.solvers.units import swap_units
 
 __all__ = ["Auto", "AutoState"]
 
@@ -124,6 +124,10 @@ class Auto(Solver):
         self.advance(problem, state)
         return state
 
+    def first(self, problem: Problem, state: AutoState, start: Start) -> Point:
+        """Return the start, which the first piece of the work has evaluated."""
+        return self.observe(problem, state)
+
     def advance(self, problem: Problem, state: AutoState) -> None:
         """Do the next piece of the work."""
         state.done = next(state.work, _ENDED) is _ENDED
@@ -133,9 +137,7 @@ class Auto(Solver):
         best = state.pool.best
         assert best is not None
         assert state.bound is not None
-        w = best.coefficients(problem.shape[1])
-        u = problem.design.matvec(w, support=best.support) + best.b
-        return Point(w, best.b, u, state.bound.alpha, support=best.support, bound=state.bound)
+        return Point(best, state.bound.alpha, bound=state.bound)
 
     def finished(self, state: AutoState) -> bool:
         """Tell whether all is done."""
@@ -145,20 +147,20 @@ class Auto(Solver):
         """Return the models that came closest to the best."""
         return state.pool
 
-    def polish(self, problem: Problem, state: AutoState, w: Vector, b: float) -> Point:
+    def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point | None:
         """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more."""
         if state.is_open:
-            self._search(problem, state, np.flatnonzero(w), w, b)
+            self._search(problem, state, np.flatnonzero(best.w), best.w, best.b)
+        assert state.pool.best is not None
         best = state.pool.best
-        assert best is not None
         if state.refitted is not None and np.array_equal(best.support, state.refitted):
             return self.observe(problem, state)
         costly = problem.shape[0] * float(len(best.support)) ** 2 > _EXACT_FIT
         fine = max(_REFIT, _USEFUL * state.gap / max(abs(state.objective), np.finfo(float).tiny))
         rtol, stop = (fine, state.stop) if costly else (0.0, never)
-        w, b, u = refit(problem, best.support, best.coefficients(problem.shape[1]), best.b, rtol, stop)
-        state.pool.add(w, b, primal(problem, w, b, u), best.support)
-        state.prove(lower_bound(problem, dual_from_primal(problem, w, b, u)))
+        fit = refit(problem, best.support, best.w, best.b, rtol, stop)
+        state.pool.add(fit)
+        state.prove(lower_bound(problem, dual_from_primal(problem, fit.w, fit.b, fit.u)))
         return self.observe(problem, state)
 
     # The pieces of the work
@@ -188,8 +190,9 @@ class Auto(Solver):
         relaxed = Relaxed(random_state=self.random_state)
         inner = relaxed.init(problem, start)
         state.prove(inner.bound)
-        w, b = start.primal(problem)
-        self._keep(problem, state, w, b)
+        first = start.primal(problem)
+        state.pool.add(first)
+        b = first.b
         yield
         if self._guess(problem, state, b, inner.g):
             yield
@@ -204,8 +207,8 @@ class Auto(Solver):
             relaxed.advance(problem, inner)
             useful = _USEFUL_NEWTON if isinstance(inner.engine, NewtonEngine) else _USEFUL
             state.prove(inner.bound)
-            rounded = relaxed.observe(problem, inner)
-            state.pool.add(rounded.w, rounded.b, primal(problem, rounded.w, rounded.b, rounded.u), rounded.support)
+            rounded = relaxed.observe(problem, inner).fit
+            state.pool.add(rounded)
             if not grown and state.gap > _OPEN * abs(state.objective) and _is_growable(problem):
                 grown = True
                 self._grow(problem, state, b)
@@ -221,17 +224,17 @@ class Auto(Solver):
             settled = own <= _MOSTLY * state.gap and design.passes >= again and not np.array_equal(fitted, support)
             if settled or (_alike(last, support) and not _alike(fitted, support)):
                 fitted, before_fit = support, design.passes
-                w, b, _ = self._fit(problem, state, support, rounded.w, rounded.b)
-                again = 2.0 * design.passes - before_fit
+                fit = self._fit(problem, state, support, rounded.w, rounded.b)
+                again, b = 2.0 * design.passes - before_fit, fit.b
                 if own > _FAR * state.gap and len(support) <= _FEW:
                     yield
-                    self._search(problem, state, support, w, b, _EARLY_PASSES)
+                    self._search(problem, state, support, fit.w, fit.b, _EARLY_PASSES)
             yield
         w = relaxed.relaxed_model(problem, inner)
         for v in (w, -inner.g / problem.lam):
-            w, b, _ = self._fit(problem, state, problem.constraint.select(v), v, inner.engine.b)
+            fit = self._fit(problem, state, problem.constraint.select(v), v, inner.engine.b)
             if grown and _is_small(problem):
-                self._search(problem, state, np.flatnonzero(w), w, b)
+                self._search(problem, state, np.flatnonzero(fit.w), fit.w, fit.b)
             yield
 
     def _guess(self, problem: Problem, state: AutoState, b: float, g: Vector) -> bool:
@@ -246,10 +249,10 @@ class Auto(Solver):
                 return False
             easy = _is_lean(problem) and problem.constraint.size > _FEWEST_EASY
             support = problem.constraint.select(self._easy_model(problem, state) if easy else -g)
-            first, b, u = refit(problem, support, None, b, _GUESS, state.stop)
-            state.pool.add(first, b, primal(problem, first, b, u), support)
+            state.pool.add(refit(problem, support, None, b, _GUESS, state.stop))
             return True
-        w = ridge(problem.design, problem.y, problem.s, 0.5 * problem.lam, problem.fit_intercept)
+        level = problem.s @ problem.y if problem.fit_intercept else 0.0  # the design is centred then
+        w = ridge(problem.design, problem.y - level, problem.s, 0.5 * problem.lam)
         if w is not None:
             self._fit(problem, state, problem.constraint.select(w), np.zeros(d), b)
         return w is not None
@@ -265,9 +268,7 @@ class Auto(Solver):
         """Add features one by one, then swap; the gap is too wide for screening."""
         design, limit = problem.design, problem.design.passes + _SEARCH_PASSES
         nothing = np.empty(0, dtype=np.int64)
-        self._swaps(problem, 0)(
-            problem, nothing, None, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
-        )
+        self._swaps(0)(problem, nothing, None, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit)
         assert state.pool.best is not None
         state.searched_early.add(state.pool.best.support.tobytes())
 
@@ -278,23 +279,15 @@ class Auto(Solver):
             self._search_best(problem, state)
             yield
 
-    def _keep(self, problem: Problem, state: AutoState, w: Vector, b: float) -> None:
-        """Keep a model as it is."""
-        u = None if w.any() else np.full_like(problem.y, b)
-        state.pool.add(w, b, primal(problem, w, b, u))
-
-    def _fit(
-        self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float
-    ) -> tuple[Vector, float, float]:
-        """Keep the best model on a support, and return it with its objective; where it has many features, its bound as well."""
+    def _fit(self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float) -> Fit:
+        """Keep the best model on a support; where it has many features, its bound as well."""
         many = len(support) > _FEW
-        w, b, u = refit(problem, support, w, b, rtol=_ROUGH_REFIT if many else _REFIT, stop=state.stop)
-        objective = primal(problem, w, b, u)
-        state.pool.add(w, b, objective, support)
+        fit = refit(problem, support, w, b, rtol=_ROUGH_REFIT if many else _REFIT, stop=state.stop)
+        state.pool.add(fit)
         if many:
             state.refitted = support
-            state.prove(lower_bound(problem, dual_from_primal(problem, w, b, u)))
-        return w, b, objective
+            state.prove(lower_bound(problem, dual_from_primal(problem, fit.w, fit.b, fit.u)))
+        return fit
 
     def _search(
         self, problem: Problem, state: AutoState, support: Indices, w: Vector, b: float, budget: float | None = None
@@ -311,7 +304,7 @@ class Auto(Solver):
             return
         design, before = problem.design, problem.design.passes
         limit = before + (_SEARCH_PASSES + _SEARCH_SHARE * (before - state.passes) if budget is None else budget)
-        self._swaps(problem, 0 if early else _KICKS)(
+        self._swaps(0 if early else _KICKS)(
             undecided, support, w, b, pool=state.pool, stop=lambda: state.stop() or design.passes > limit
         )
         assert state.pool.best is not None
@@ -321,15 +314,14 @@ class Auto(Solver):
         """Improve the best model by swaps."""
         best = state.pool.best
         assert best is not None
-        self._search(problem, state, best.support, best.coefficients(problem.shape[1]), best.b)
+        self._search(problem, state, best.support, best.w, best.b)
 
     def _undecided(self, problem: Problem, state: AutoState) -> Problem | None:
         """The problem with what screening decides taken as decided; None where that is everything."""
         best, bound = state.pool.best, state.bound
         assert best is not None
         assert bound is not None
-        w = best.coefficients(problem.shape[1])
-        attained = upper_bound(problem, w, best.b)
+        attained = upper_bound(problem, best.w, best.b)
         screening = bound.screening(problem)
         required, excluded = screening.required(attained), screening.excluded(attained)
         constraint = problem.constraint.restricted(required, excluded)
@@ -355,9 +347,9 @@ class Auto(Solver):
             alpha = inner.engine.alpha
             w = relaxed.relaxed_model(larger, inner)
             support = problem.constraint.select(w)
-            w, b, objective = self._fit(problem, state, support, w, inner.engine.b)
-            if small or objective <= (1.0 + _PROMISING) * state.objective:
-                self._search(problem, state, support, w, b)
+            fit = self._fit(problem, state, support, w, inner.engine.b)
+            if small or fit.objective <= (1.0 + _PROMISING) * state.objective:
+                self._search(problem, state, support, fit.w, fit.b)
             if _is_drowned(problem):
                 self._search_larger(larger, problem, state)
             yield
@@ -367,11 +359,11 @@ class Auto(Solver):
         best = state.pool.best
         assert best is not None
         pool = Pool()
-        w, b, u = refit(larger, best.support, best.coefficients(problem.shape[1]), best.b, _REFIT, state.stop)
-        pool.add(w, b, primal(larger, w, b, u), best.support)
-        self._swaps(larger)(larger, best.support, w, b, pool=pool, stop=state.stop)
+        fit = refit(larger, best.support, best.w, best.b, _REFIT, state.stop)
+        pool.add(fit)
+        self._swaps()(larger, best.support, fit.w, fit.b, pool=pool, stop=state.stop)
         assert pool.best is not None
-        self._fit(problem, state, pool.best.support, pool.best.coefficients(problem.shape[1]), pool.best.b)
+        self._fit(problem, state, pool.best.support, pool.best.w, pool.best.b)
         self._search_best(problem, state)
 
     def _kick(self, problem: Problem, state: AutoState) -> Iterator[None]:
@@ -389,18 +381,14 @@ class Auto(Solver):
             free = np.setdiff1d(best.support, undecided.constraint.free(problem.shape[1])[1])
             away = rng.choice(free, min(1 + t % _MOST_AWAY, len(free)), replace=False)
             other = undecided.replaced(constraint=undecided.constraint.restricted(nothing, np.sort(away)))
-            w, b, _, _ = self._swaps(problem)(
-                other, np.setdiff1d(best.support, away), best.coefficients(problem.shape[1]), best.b, pool=state.pool,
-                stop=state.stop,
-            )  # fmt: skip
-            self._search(problem, state, np.flatnonzero(w), w, b, _EARLY_PASSES)
+            support = np.setdiff1d(best.support, away)
+            fit = self._swaps()(other, support, best.w, best.b, pool=state.pool, stop=state.stop)
+            self._search(problem, state, np.flatnonzero(fit.w), fit.w, fit.b, _EARLY_PASSES)
             yield
 
-    def _swaps(self, problem: Problem, kicks: int = _KICKS) -> Callable[..., tuple[Vector, float, Vector, float]]:
-        """The search that fits the constraint."""
-        if problem.constraint.is_plain:
-            return partial(swap_search, kicks=kicks, random_state=self.random_state)
-        return swap_units
+    def _swaps(self, kicks: int = _KICKS) -> Callable[..., Fit]:
+        """The search, with its seed."""
+        return partial(swap_search, kicks=kicks, random_state=self.random_state)
 
     def _shift(self, problem: Problem, state: AutoState) -> Iterator[None]:
         """Move curvature of the features in play into the ridge, screen, and again while features leave."""
@@ -411,7 +399,7 @@ class Auto(Solver):
             best = state.pool.best
             assert best is not None
             assert state.bound is not None
-            attained = upper_bound(problem, best.coefficients(problem.shape[1]), best.b)
+            attained = upper_bound(problem, best.w, best.b)
             features, ceiling = in_play(problem, state.bound.screening(problem), attained)
             if not 0 < len(features) <= min(0.9 * before, _MOST_GRAM, problem.shape[0]):
                 return
@@ -421,8 +409,7 @@ class Auto(Solver):
             if sigma == 0.0:
                 return
             relaxation = GramRelaxation(problem, features, sigma, known)
-            w = best.coefficients(problem.shape[1])
-            solved = relaxation.solve(p0=w, tol=_SHIFT_ACCURACY)
+            solved = relaxation.solve(p0=best.w, tol=_SHIFT_ACCURACY)
             origin = state.bound if len(others(problem, features)) else None
             state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
             self._search(problem, state, problem.constraint.select(solved.p), solved.p, best.b)

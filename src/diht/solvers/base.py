@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, dual_from_primal, feasible, primal_from_dual
+from diht.duality import Bound, dual_from_primal, feasible
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.samples import Rows
 from diht.solvers.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "never", "predictions"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "evaluated", "never"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -30,8 +31,9 @@ def never() -> bool:
 class Start:
     """Where a solve begins: a model (in the problem's centred coordinates), a dual point, both, or neither.
 
-    `bound` is what an earlier solve, perhaps of another problem, proved: no method may trust it, but for `Bound.renewed`. `stop` is
-    the loop's: pieces of work that take long ask it now and then, and end early where it says True.
+    `u` are the margins Xw + b, where they are known. `bound` is what an earlier solve, perhaps of another problem, proved: no
+    method may trust it, but for `Bound.renewed`. `stop` is the loop's: pieces of work that take long ask it now and then, and end
+    early where it says True.
     """
 
     w: Vector | None = None
@@ -39,6 +41,7 @@ class Start:
     alpha: Rows | None = None
     bound: Bound | None = None
     stop: Callable[[], bool] = never
+    u: Rows | None = None
 
     def dual(self, problem: Problem) -> Rows:
         """Return a feasible dual point: the given one, that of the given model, or the paper's zero.
@@ -48,39 +51,35 @@ class Start:
         if self.alpha is not None:
             return feasible(problem, self.alpha)
         if self.w is not None:
-            return dual_from_primal(problem, self.w, self.b)
+            return dual_from_primal(problem, self.w, self.b, self.u)
         if problem.loss.explicit:
             return problem.samples.full(0.0)
         return feasible(problem, problem.samples.map(lambda y, s: problem.loss.start(y)))
 
-    def primal(self, problem: Problem) -> tuple[Vector, float]:
-        """Return a model: the given one, that of the given dual point, or zero."""
+    def primal(self, problem: Problem) -> Fit:
+        """Return a model: the given one, that of the given dual point, or the one without features."""
         if self.w is not None:
-            return problem.constraint.threshold(self.w)[0], self.b
+            w, support = problem.constraint.threshold(self.w)
+            return Fit.of(problem, w, self.b, self.u if np.array_equal(w, self.w) else None, support)
         if self.alpha is not None:
-            return primal_from_dual(problem, self.alpha)
-        w = np.zeros(problem.shape[1])
-        if not problem.fit_intercept:
-            return w, 0.0
-        return w, problem.samples.best_intercept(problem.loss, problem.samples.full(0.0))
+            g = problem.samples.pull(self.alpha)
+            return evaluated(problem, *problem.constraint.threshold(-g / problem.lam))
+        return Fit.of(problem, np.zeros(problem.shape[1]), problem.null_intercept)
 
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """What an evaluation looks at: a model with its predictions, a dual point with its products.
+    """What an evaluation looks at: a model, and a dual point with its products.
 
-    `u` is Xw + b, `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known.
-    `support`, where it is known, holds all that is nonzero in w. A method without a dual point of its own leaves `alpha` out;
-    one that proves more than a dual point does gives the `bound`. `n_open` counts the open nodes of a search tree.
+    `g` is X'(s alpha) computed afresh (never by increments), `value` the constraint's value of g where it is known. A method
+    without a dual point of its own leaves `alpha` out; one that proves more than a dual point does gives the `bound`. `n_open`
+    counts the open nodes of a search tree.
     """
 
-    w: Vector
-    b: float
-    u: Rows
+    fit: Fit
     alpha: Rows | None = None
     g: Vector | None = None
     value: float | None = None
-    support: Indices | None = None
     bound: Bound | None = None
     n_open: int | None = None
 
@@ -119,6 +118,10 @@ class Solver(ABC):
     def init(self, problem: Problem, start: Start) -> Any:
         """Make the state of the method at its starting point."""
 
+    def first(self, problem: Problem, state: Any, start: Start) -> Point:
+        """Return the model and the dual point that a solve was given to start from."""
+        return Point(start.primal(problem), start.dual(problem))
+
     @abstractmethod
     def advance(self, problem: Problem, state: Any) -> None:
         """Make one step, changing the state in place."""
@@ -131,7 +134,7 @@ class Solver(ABC):
         """Return the method's output by the paper: the last iterate."""
         return self.observe(problem, state)
 
-    def polish(self, problem: Problem, state: Any, w: Vector, b: float) -> Point | None:
+    def polish(self, problem: Problem, state: Any, best: Fit) -> Point | None:
         """Return a last improvement of the best model found, if the method has one."""
         return None
 
@@ -158,11 +161,11 @@ def begun(problem: Problem, start: Start) -> tuple[Rows, Vector]:
     return alpha, problem.samples.pull(alpha) if problem.samples.any(alpha) else np.zeros(problem.shape[1])
 
 
-def predictions(problem: Problem, w: Vector, support: Indices, b: float) -> tuple[float, Rows]:
-    """Best intercept for w (searched from b) and Xw plus it."""
+def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: Rows | None = None) -> Fit:
+    """Return the model of some coefficients with their best intercept, searched from b; `u` is Xw where it is known."""
     samples = problem.samples
-    u = samples.margins(w, support=support)
+    u = samples.margins(w, support=support) if u is None else u
     if not problem.fit_intercept:
-        return 0.0, u
+        return Fit.of(problem, w, 0.0, u, support)
     b = samples.best_intercept(problem.loss, u, b)
-    return b, samples.map(lambda y, s, u: u + b, u)
+    return Fit.of(problem, w, b, samples.map(lambda y, s, u: u + b, u), support)

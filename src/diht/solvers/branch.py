@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from diht.constraint import Constraint
 from diht.design.gram import Gram
 from diht.design.threads import run_parts
-from diht.duality import Bound, Screening, dual_from_primal, lower_bound, primal, upper_bound
+from diht.duality import Bound, Screening, dual_from_primal, lower_bound, upper_bound
 from diht.exact import CLEAR
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
 from diht.solvers.auto import Auto, AutoState
@@ -278,11 +279,12 @@ class NewtonNodes(Nodes):
         if (
             m <= 0 or part.constraint.count(rest) <= m
         ):  # one support is left: its own refit and dual point say all there is to say
-            x, b, u = refit(part, inside if m <= 0 else np.union1d(inside, rest), w[self.features])
-            best = max(best, lower_bound(part, dual_from_primal(part, x, b, u)), key=lambda bound: bound.value)
+            fit = refit(part, inside if m <= 0 else np.union1d(inside, rest), w[self.features])
+            own = lower_bound(part, dual_from_primal(part, fit.w, fit.b, fit.u))
+            best = max(best, own, key=lambda bound: bound.value)
             w = np.zeros(self.d)
-            w[self.features] = x
-            if primal(part, x, b, u) - best.value <= _ACCURACY * abs(objective) or best.value >= objective:
+            w[self.features[fit.support]] = fit.values
+            if fit.objective - best.value <= _ACCURACY * abs(objective) or best.value >= objective:
                 return Proved(best.value, best.rounding), best.alpha, w
         if engine.hides(objective - best.value):
             return Proved(best.value, best.rounding), best.alpha, w
@@ -293,8 +295,8 @@ class NewtonNodes(Nodes):
             if proved.value > best.value:
                 best = replace(proved, alpha=proved.alpha.copy())
             open_gap = max(objective - best.value, 0.0)
-            own = engine.value - max(best.value, engine.dual)
-            solved = best.value >= objective or own <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
+            left = engine.value - max(best.value, engine.dual)
+            solved = best.value >= objective or left <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
             lost = engine.dual - proved.value  # to rounding, of which further steps gain nothing
             if solved or lost >= engine.value - best.value or engine.finished or self.stop():
                 break
@@ -419,8 +421,7 @@ class _Tree:
         support = constraint.select(leaf.w)
         if leaf.bound < self.objective and support.tobytes() not in self.rounded:
             self.rounded.add(support.tobytes())
-            w, b, u = refit(self.problem, support, leaf.w, 0.0)
-            self.pool.add(w, b, primal(self.problem, w, b, u), support)
+            self.pool.add(refit(self.problem, support, leaf.w, 0.0))
         self.keep(leaf)
 
     def keep(self, leaf: Leaf) -> None:
@@ -480,6 +481,10 @@ class BranchAndBound(Solver):
             return _restored(problem, start, known)
         return _State(Auto(random_state=self.random_state).init(problem, start))
 
+    def first(self, problem: Problem, state: _State, start: Start) -> Point:
+        """Return the start, which has been evaluated."""
+        return self.observe(problem, state)
+
     def advance(self, problem: Problem, state: _State) -> None:
         """Go on with the fast phase; then plant the tree; then split nodes."""
         auto = Auto(random_state=self.random_state)
@@ -511,9 +516,9 @@ class BranchAndBound(Solver):
         """Return the models that came closest to the best."""
         return state.auto.pool
 
-    def polish(self, problem: Problem, state: _State, w: Vector, b: float) -> Point:
+    def polish(self, problem: Problem, state: _State, best: Fit) -> Point | None:
         """Make sure that no swap improves the best model."""
-        return Auto(random_state=self.random_state).polish(problem, state.auto, w, b)
+        return Auto(random_state=self.random_state).polish(problem, state.auto, best)
 
 
 def _plant(problem: Problem, auto: AutoState) -> _Tree:
@@ -521,12 +526,12 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
     best, root = auto.pool.best, auto.bound
     assert best is not None
     assert root is not None
-    w = best.coefficients(problem.shape[1])
-    features, ceiling = in_play(problem, root.screening(problem), upper_bound(problem, w, best.b))
+    attained = upper_bound(problem, best.w, best.b)
+    features, ceiling = in_play(problem, root.screening(problem), attained)
     sigma, workers, proof = _workers(problem, features, root)
     nothing = np.empty(0, dtype=np.int64)
     tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, auto.stop)
-    first = Leaf(nothing, nothing, root.value, root.rounding, proof, w, feature=0)
+    first = Leaf(nothing, nothing, root.value, root.rounding, proof, best.w, feature=0)
     tree.add(tree.solve(workers[0], first, nothing, nothing))
     return tree
 
@@ -534,8 +539,7 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
 def _restored(problem: Problem, start: Start, known: TreeBound) -> _State:
     """Take up the tree of an earlier solve, whose bounds have been computed again."""
     auto = AutoState(bound=known, done=True, stop=start.stop)
-    w, b = start.primal(problem)
-    auto.pool.add(w, b, primal(problem, w, b))
+    auto.pool.add(start.primal(problem))
     _, workers, _ = _workers(problem, known.features, known.root, known.sigma)
     tree = _Tree(
         problem, known.root, known.features, known.ceiling, known.sigma, workers, auto.pool, auto.stop

@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Step
+from diht.fit import Fit
 from diht.intercept import increasing_root
 from diht.problem import Problem
 from diht.samples import Rows, added
-from diht.solvers.base import DualModel, Point, Solver, Start, begun, predictions
+from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["DIHT"]
@@ -78,13 +79,14 @@ class DIHT(Solver):
         if problem.fit_intercept:
             shift = problem.samples.best_intercept(problem.loss, u)
             b, u = b + shift, problem.samples.map(lambda y, s, u: u + shift, u)
-        return Point(state.before.w, b, u, state.alpha, state.g, state.model.value, state.before.support)
+        fit = Fit.of(problem, state.before.w, b, u, state.before.support)
+        return Point(fit, state.alpha, state.g, state.model.value)
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return w = H_k(v(alpha)) of the last dual iterate."""
         model = state.model
-        b, u = predictions(problem, model.w, model.support, state.b)
-        return Point(model.w, b, u, state.alpha, state.g, model.value, model.support)
+        fit = evaluated(problem, model.w, model.support, state.b)
+        return Point(fit, state.alpha, state.g, model.value)
 
 
 def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Rows]:

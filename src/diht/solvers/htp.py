@@ -43,17 +43,17 @@ class HTP(Solver):
 
     def advance(self, problem: Problem, state: PrimalState) -> None:
         """Choose a support by one gradient step, and minimise over it."""
-        gradient = primal_gradient(problem, state)
-        eta = primal_step(problem, self.step, state.t, state.sigma_sq, state.u)
-        support = problem.constraint.select(state.w - eta * gradient)
-        w, state.b, state.u = refit(problem, support, state.w, state.b, rtol=_INNER_ACCURACY)
-        state.finished = bool(np.array_equal(np.flatnonzero(w), np.flatnonzero(state.w)) and state.t > 0)
-        state.w = w
+        before, gradient = state.fit, primal_gradient(problem, state)
+        eta = primal_step(problem, self.step, state.t, state.sigma_sq, before.margins(problem))
+        support = problem.constraint.select(before.added_to(-eta * gradient))
+        state.fit = refit(problem, support, before.w, before.b, rtol=_INNER_ACCURACY)
+        same = np.array_equal(np.flatnonzero(state.fit.w), np.flatnonzero(before.w))
+        state.finished = same and state.t > 0
         state.t += 1
 
     def observe(self, problem: Problem, state: PrimalState) -> Point:
         """Return the model, and the dual point of the gradient."""
-        return Point(state.w, state.b, state.u, state.alpha, state.g)
+        return Point(state.fit, state.alpha, state.g)
 
     def finished(self, state: PrimalState) -> bool:
         """Tell whether the support came back: the next step would do the same again."""

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import dual_from_primal, primal
+from diht.duality import dual_from_primal
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.samples import Rows
-from diht.solvers.base import Point, Solver, Start, predictions
+from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.steps import StepSize, check_step, is_safe, primal_step
 
 __all__ = ["IHT", "PrimalState", "primal_gradient", "slopes", "start_primal"]
@@ -22,11 +23,9 @@ _MOST_HALVINGS = 100
 
 @dataclass
 class PrimalState:
-    """A model with its predictions, and the dual point of the model before it (whose g the gradient needed anyway)."""
+    """A model, and the dual point of the model before it (whose g the gradient needed anyway)."""
 
-    w: Vector
-    b: float
-    u: Rows  # Xw + b
+    fit: Fit
     sigma_sq: float
     alpha: Rows | None = None
     g: Vector | None = None
@@ -60,25 +59,24 @@ class IHT(Solver):
 
     def advance(self, problem: Problem, state: PrimalState) -> None:
         """Make one gradient step and one thresholding."""
-        gradient = primal_gradient(problem, state)
-        eta = primal_step(problem, self.step, state.t, state.sigma_sq, state.u)
-        ceiling = np.inf if is_safe(problem, self.step) else primal(problem, state.w, state.b, state.u)
+        before, descent = state.fit, -primal_gradient(problem, state)
+        eta = primal_step(problem, self.step, state.t, state.sigma_sq, before.margins(problem))
+        safe = is_safe(problem, self.step)
         for _ in range(_MOST_HALVINGS):
-            w, support = problem.constraint.threshold(state.w - eta * gradient)
-            b, u = predictions(problem, w, support, state.b)
-            if ceiling == np.inf or primal(problem, w, b, u) <= ceiling:
+            w, support = problem.constraint.threshold(before.added_to(eta * descent))
+            state.fit = evaluated(problem, w, support, before.b)
+            if safe or state.fit.objective <= before.objective:
                 break
             eta /= 2
         else:
-            w, b, u = state.w, state.b, state.u
-        state.b, state.u = b, u
-        state.finished = bool(np.array_equal(w, state.w)) and not callable(self.step) and problem.loss.differentiable
-        state.w = w
+            state.fit = before
+        same = np.array_equal(state.fit.w, before.w)
+        state.finished = same and not callable(self.step) and problem.loss.differentiable
         state.t += 1
 
     def observe(self, problem: Problem, state: PrimalState) -> Point:
         """Return the model, and the dual point of the gradient."""
-        return Point(state.w, state.b, state.u, state.alpha, state.g)
+        return Point(state.fit, state.alpha, state.g)
 
     def finished(self, state: PrimalState) -> bool:
         """Tell whether the model is a fixed point."""
@@ -87,9 +85,8 @@ class IHT(Solver):
 
 def start_primal(problem: Problem, start: Start, step: StepSize) -> PrimalState:
     """State of a primal method at its start."""
-    w, b = start.primal(problem)
     sigma_sq = problem.samples.spectral_bound() if step == "auto" else np.nan
-    return PrimalState(w, b, problem.samples.margins(w, b), sigma_sq)
+    return PrimalState(start.primal(problem), sigma_sq)
 
 
 def slopes(problem: Problem, u: Rows) -> Rows:
@@ -99,10 +96,12 @@ def slopes(problem: Problem, u: Rows) -> Rows:
 
 def primal_gradient(problem: Problem, state: PrimalState) -> Vector:
     """P'(w) = X'(s l'(u)) + lam w; keeps l'(u) and X'(s l'(u)) as a dual point."""
-    alpha = slopes(problem, state.u)
+    fit = state.fit
+    u = fit.margins(problem)
+    alpha = slopes(problem, u)
     g = problem.samples.pull(alpha)
     state.alpha, state.g = alpha, g
     if problem.fit_intercept and not problem.loss.differentiable:
         # At a kink a subgradient need not balance: the bound takes one that does, with a product of its own.
-        state.alpha, state.g = dual_from_primal(problem, state.w, u=state.u), None
-    return np.asarray(g + problem.lam * state.w)
+        state.alpha, state.g = dual_from_primal(problem, fit.w, u=u), None
+    return fit.added_to(g.copy(), problem.lam)

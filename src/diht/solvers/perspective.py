@@ -22,8 +22,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.constraint import Constraint
 from diht.design.definite import Definite
-from diht.structure import Structured
 
 __all__ = ["MOST_FEATURES", "central_point"]
 
@@ -134,20 +134,20 @@ def _longest(*ends: tuple[Vector, Vector]) -> float:
 
 
 def central_point(
-    H: Vector, h: Vector, constraint: Structured, lam: float, gap: Callable[[Vector], float], tol: float
+    H: Vector, h: Vector, constraint: Constraint, lam: float, gap: Callable[[Vector], float], tol: float
 ) -> Vector:
     """Follow the path until the gap of a point is within `tol`, or no longer falls; return the point with the least gap."""
-    m, inside, outside = constraint.base.free(constraint.n_units)
-    state = np.zeros(constraint.n_units, dtype=np.int8)
+    m, inside, outside = constraint.free(len(h))
+    state, labels = np.zeros(len(h), dtype=np.int8), constraint.unit_of(len(h))
     state[inside], state[outside] = 1, -1
     if m <= 0:
         state[state == 0] = -1
-    features = np.flatnonzero(state[constraint.unit] >= 0)
+    features = np.flatnonzero(state >= 0)
     best = np.zeros(len(h))
     if not len(features):
         return best
-    units, unit = np.unique(constraint.unit[features], return_inverse=True)
-    free = state[units] == 0
+    _, first, unit = np.unique(labels[features], return_index=True, return_inverse=True)
+    free = state[features[first]] == 0
     if m >= np.count_nonzero(free):  # a whole place for each
         free[:] = False
     sign = np.zeros(len(features)) if constraint.sign is None else constraint.sign[features].astype(np.float64)

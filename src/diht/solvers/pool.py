@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from math import inf, isfinite
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.result import Model
 
-__all__ = ["ROUNDING", "Pool", "Pooled"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
+__all__ = ["ROUNDING", "Pool"]
 
 ROUNDING = 1e-14  # relative difference of two objectives that says nothing
-
-
-@dataclass(frozen=True, eq=False)
-class Pooled:
-    """A model by its nonzero coefficients; `b` belongs to the problem's (centred) design."""
-
-    support: Indices
-    values: Vector
-    b: float
-    objective: float
-
-    def coefficients(self, n_features: int) -> Vector:
-        """Return w with its zeros."""
-        w = np.zeros(n_features)
-        w[self.support] = self.values
-        return w
-
-    @property
-    def order(self) -> tuple[float, list[int]]:
-        """What the pool is sorted by: the objective, then the support."""
-        return self.objective, self.support.tolist()
 
 
 class Pool:
@@ -56,48 +32,44 @@ class Pool:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
-        self._models: list[Pooled] = []
+        self._models: list[Fit] = []
 
-    def add(self, w: Vector, b: float, objective: float, support: Indices | None = None) -> bool:
-        """Take a model if it is good enough; tell whether it is the new best.
+    def add(self, fit: Fit) -> bool:
+        """Take a model if it is good enough; tell whether it is the new best. One whose objective is not finite is refused.
 
-        `support`, where it is known, holds all that is nonzero in w. A model whose objective is not finite is refused.
+        Of the margins those of the best model are kept.
         """
-        support = np.flatnonzero(w) if support is None else np.sort(support)
-        return self.insert(support, w[support], b, objective)
-
-    def insert(self, support: Indices, values: Vector, b: float, objective: float) -> bool:
-        """Do as :meth:`add` for a model given by its coefficients on an ascending support."""
+        objective = fit.objective
         if not isfinite(objective) or (len(self) == self.capacity and objective > self._models[-1].objective):
             return False
-        used = values != 0.0
-        new = Pooled(np.array(support[used], dtype=np.int64), np.array(values[used]), float(b), float(objective))
+        used = fit.values != 0.0
+        new = replace(fit, support=fit.support[used], values=fit.values[used])
         best = self._models[0].objective if self._models else inf
         twin = next((old for old in self._models if np.array_equal(old.support, new.support)), None)
         if twin is not None:
             if objective > twin.objective + ROUNDING * abs(twin.objective):
                 return False
             self._models.remove(twin)
-        self._models = sorted([*self._models, new], key=lambda model: model.order)[: self.capacity]
+        ranked = sorted([*self._models, new], key=_rank)[: self.capacity]
+        self._models = [ranked[0], *(fit if fit.u is None else replace(fit, u=None) for fit in ranked[1:])]
         return objective < best
 
     @property
-    def best(self) -> Pooled | None:
+    def best(self) -> Fit | None:
         """The best model so far, if there is any."""
         return self._models[0] if self._models else None
 
     def models(self, problem: Problem) -> tuple[Model, ...]:
-        """Return the models as a result shows them: all coefficients, the intercept in the user's coordinates, in float64."""
-
-        def shown(pooled: Pooled) -> Model:
-            intercept = problem.intercept_of(pooled.values, pooled.b, pooled.support)
-            w = pooled.coefficients(problem.shape[1])
-            return Model(w, problem.coefficients_of(w), intercept, pooled.objective)
-
-        return tuple(shown(pooled) for pooled in self)
+        """Return the models as a result shows them."""
+        return tuple(fit.model(problem) for fit in self)
 
     def __len__(self) -> int:
         return len(self._models)
 
-    def __iter__(self) -> Iterator[Pooled]:
+    def __iter__(self) -> Iterator[Fit]:
         return iter(self._models)
+
+
+def _rank(fit: Fit) -> tuple[float, list[int]]:
+    """The objective, then the support."""
+    return fit.objective, fit.support.tolist()

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from diht.constraint import Constraint
 from diht.design.definite import Definite
 from diht.solvers.perspective import MOST_FEATURES, central_point
-from diht.structure import Structured
 
 __all__ = ["minimise_quadratic"]
 
@@ -56,7 +55,7 @@ def minimise_quadratic(
             slope = model.slope(better)
             if stuck or t >= len(w) or model.gap(better, slope) <= tol:
                 p = better
-                if model.gap(better, slope) > tol and len(w) <= MOST_FEATURES:
+                if model.gap(better, slope) > tol and constraint.is_count and len(w) <= MOST_FEATURES:
                     p = model.central(better, tol)
                 break
             if better is not new:
@@ -95,7 +94,6 @@ class _Quadratic:
 
     def central(self, p: Vector, tol: float) -> Vector:
         """Return what an interior point method leads to, or p if that is better."""
-        assert isinstance(self.constraint, Structured)
         found = central_point(
             self.H, self.pull, self.constraint, self.lam, lambda x: self.gap(x, self.slope(x)), tol
         )  # fmt: skip
@@ -113,8 +111,7 @@ class _Quadratic:
             system[np.diag_indices(len(used))] += self.lam / z[used]
             x = np.zeros_like(p)
             x[used] = Definite(system).solve(self.pull[used])
-            if isinstance(self.constraint, Structured):
-                x = self.constraint.clipped(x)
+            x = self.constraint.clipped(x)
             new = self.value(x)
             if not new < value - 0.1 * tol:
                 break

@@ -25,16 +25,18 @@ from numpy.typing import NDArray
 
 from diht.design import CoordinateAscent, Design, central_path
 from diht.design.definite import Definite
-from diht.duality import dual_from_primal, primal
+from diht.duality import dual_from_primal
+from diht.fit import Fit
 from diht.losses import Loss, Pieces
 from diht.problem import Problem
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 from diht.solvers.steps import longest_step
 
-__all__ = ["refit"]
+__all__ = ["Objective", "refit"]
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 Equations = Callable[
     [Vector], Callable[[Vector], Vector]
 ]  # from the curvatures of the samples and a gradient to a direction
@@ -60,18 +62,18 @@ _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 def refit(
     problem: Problem,
-    support: NDArray[np.int64],
+    support: Indices,
     w: Vector | None = None,
     b: float = 0.0,
     rtol: float = 0.0,
     stop: Callable[[], bool] = never,
-) -> tuple[Vector, float, Vector]:
-    """Minimise P over the models on `support`, starting from the given one: coefficients, intercept, predictions.
+) -> Fit:
+    """Minimise P over the models on `support`, starting from the given one.
 
     `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can. Where a step takes long,
     `stop` is asked before it; True leaves the model as it is. Coefficients have the signs that the constraint asks for.
     """
-    sign = problem.constraint.sign
+    sign, support = problem.constraint.sign, np.sort(support)
     if sign is None or not np.any(sign[support]):
         return _refit(problem, support, w, b, rtol, stop)
     return _within_signs(problem, support, sign, w, b, rtol, stop)
@@ -79,33 +81,31 @@ def refit(
 
 def _refit(
     problem: Problem,
-    support: NDArray[np.int64],
+    support: Indices,
     w: Vector | None,
     b: float,
     rtol: float,
     stop: Callable[[], bool],
-) -> tuple[Vector, float, Vector]:
+) -> Fit:
     """Do so whatever the signs."""
     design = problem.design.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
-    objective = _Objective(problem, design, problem.loss, stop)
+    objective = Objective(problem, support, design, problem.loss, stop)
     nothing = np.zeros_like(problem.y)
     best = _method(objective)(objective, x, b, rtol) if len(support) else objective.model(x, nothing, b)
     problem.design.count_reads_of(design)
-    full = np.zeros(problem.shape[1])
-    full[support] = best.x
-    return full, best.b, best.u
+    return best
 
 
 def _within_signs(
     problem: Problem,
-    support: NDArray[np.int64],
+    support: Indices,
     sign: NDArray[np.int8],
     w: Vector | None,
     b: float,
     rtol: float,
     stop: Callable[[], bool],
-) -> tuple[Vector, float, Vector]:
+) -> Fit:
     r"""Find which coefficients are held at zero by their signs (the active set method of Lawson and Hanson).
 
     A step leads towards the best model on the free features, up to where the first of them would change its sign; that one is held.
@@ -116,10 +116,10 @@ def _within_signs(
     now = np.zeros(problem.shape[1])
     if w is not None:
         now[support] = np.where(sign[support] * w[support] < 0.0, 0.0, w[support])
-    free, last = np.asarray(support), np.inf
-    model = now, b, problem.design.matvec(now, support=support) + b
+    free, last, best = support, np.inf, Fit.of(problem, now, b, support=support)
     for _ in range(_MOST_CHANGES + 4 * len(support)):
-        target, b, u = _refit(problem, free, now, b, rtol, stop)
+        fit = _refit(problem, free, now, b, rtol, stop)
+        target, b = fit.w, fit.b
         wrong = free[sign[free] * target[free] < 0.0]
         if len(wrong):
             reach = now[wrong] / (now[wrong] - target[wrong])
@@ -128,17 +128,18 @@ def _within_signs(
             now[stopped] = 0.0
             free = np.setdiff1d(free, stopped)
             continue
-        now, model, value = target, (target, b, u), primal(problem, target, b, u)
+        now, best = target, fit
         held = np.setdiff1d(support, free)
-        slopes = problem.design.columns(held).rmatvec(problem.s * dual_from_primal(problem, target, b, u))
+        slopes = problem.design.columns(held).rmatvec(problem.s * dual_from_primal(problem, target, b, fit.u))
         gains = np.maximum(-sign[held] * slopes, 0.0)
-        if float(gains @ gains) <= 2.0 * problem.lam * max(rtol, _EXACT) * abs(value) or value >= last or stop():
+        enough = 2.0 * problem.lam * max(rtol, _EXACT) * abs(fit.objective)
+        if float(gains @ gains) <= enough or fit.objective >= last or stop():
             break
-        free, last = np.sort(np.append(free, held[np.argmax(gains)])), value
-    return model
+        free, last = np.sort(np.append(free, held[np.argmax(gains)])), fit.objective
+    return replace(best, support=support, values=best.w[support])
 
 
-def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float], _Model]:
+def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.design
     if loss.pieces is not None:
@@ -151,7 +152,7 @@ def _method(objective: _Objective) -> Callable[[_Objective, Vector, float, float
     return _newton if loss.differentiable else _smoothed
 
 
-def _ascends_fast(objective: _Objective) -> bool:
+def _ascends_fast(objective: Objective) -> bool:
     """Tell whether dual ascent needs few epochs: the loss is smooth, or the ridge is strong for each sample."""
     problem = objective.problem
     if objective.loss.mu > 0.0:
@@ -160,35 +161,29 @@ def _ascends_fast(objective: _Objective) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Model:
-    x: Vector
-    b: float
-    u: Vector  # predictions, with b
-    value: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Objective:
+class Objective:
     """The function phi of the coefficients, for the problem's loss or one in its place."""
 
     problem: Problem
-    design: Design
+    support: Indices
+    design: Design  # its columns
     loss: Loss
     stop: Callable[[], bool] = never
     many: bool = False  # whether so many models are to come that compiled sums pay, however short
 
-    def model(self, x: Vector, product: Vector, b: float) -> _Model:
+    def model(self, x: Vector, product: Vector, b: float) -> Fit:
         """Return the model of x with its best intercept (searched from b), given Xx."""
         problem = self.problem
         if problem.fit_intercept:
             b = problem.samples.best_intercept(self.loss, product, b, self.many)
             product = product + b
         value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
-        return _Model(x, b, product, value)
+        return Fit(problem.shape[1], self.support, x, b, value, product)
 
-    def gradient(self, model: _Model) -> Vector:
+    def gradient(self, model: Fit) -> Vector:
+        """Return the gradient of phi."""
         slopes = self.problem.s * self.loss.derivative(model.u, self.problem.y)
-        return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.x)
+        return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.values)
 
 
 def _direct_cost(design: Design) -> float:
@@ -197,21 +192,21 @@ def _direct_cost(design: Design) -> float:
     return float(n) * k * k
 
 
-def _interior(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _interior(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
     pieces = objective.loss.pieces
     assert pieces is not None
     best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
-    if best.value - bound <= max(rtol, _HIDDEN) * abs(best.value):
+    if best.objective - bound <= max(rtol, _HIDDEN) * abs(best.objective):
         return best
     if pieces.mu > 0.0:
-        polished = _newton(replace(objective, many=True), best.x, best.b, rtol)
+        polished = _newton(replace(objective, many=True), best.values, best.b, rtol)
     else:
         polished, _ = _at_kinks(objective, alpha, best.b)
-    return min(best, polished, key=lambda model: model.value)
+    return min(best, polished, key=lambda model: model.objective)
 
 
-def _on_central_path(objective: _Objective, pieces: Pieces, rtol: float) -> tuple[_Model, float, Vector]:
+def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple[Fit, float, Vector]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
     problem, design = objective.problem, objective.design
     x, b, bound, seen, point = central_path(
@@ -223,7 +218,7 @@ def _on_central_path(objective: _Objective, pieces: Pieces, rtol: float) -> tupl
     return model, bound, alpha
 
 
-def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
 
     Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
@@ -242,13 +237,13 @@ def _ascended(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model
         x = -design.rmatvec(problem.s * feasible) / problem.lam
         bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
         candidate = objective.model(x, design.matvec(x), best.b)
-        best = min(best, candidate, key=lambda model: model.value)
-        if best.value - bound <= rtol * abs(best.value) or objective.stop():
+        best = min(best, candidate, key=lambda model: model.objective)
+        if best.objective - bound <= rtol * abs(best.objective) or objective.stop():
             return best
-    return (_newton if problem.loss.differentiable else _smoothed)(objective, best.x, best.b, rtol)
+    return (_newton if problem.loss.differentiable else _smoothed)(objective, best.values, best.b, rtol)
 
 
-def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
 
     It begins at the model without features where that is better than the given one. A Hessian serves once more where little is left
@@ -259,7 +254,7 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
     model = objective.model(x, design.matvec(x), b)
     if np.any(x):
         nothing = objective.model(np.zeros_like(x), np.zeros_like(problem.y), b)
-        model = min(model, nothing, key=lambda model: model.value)
+        model = min(model, nothing, key=lambda model: model.objective)
     gradient = objective.gradient(model)
     direction, before, decrease = np.zeros_like(gradient), 0.0, 0.0
     curvature, solve = np.empty(0), None
@@ -269,63 +264,65 @@ def _newton(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
         if solve is not None:
             direction, before = solve(gradient), decrease
             decrease = -float(gradient @ direction)
-        again = objective.loss.smoothness >= 2 and decrease <= max(0.5 * rtol * abs(model.value), _REUSED * before)
+        again = objective.loss.smoothness >= 2 and decrease <= max(0.5 * rtol * abs(model.objective), _REUSED * before)
         if solve is None or not again:
             curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
             solve = equations(curvature)
             direction = solve(gradient)
             decrease = -float(gradient @ direction)
-        if not decrease > rtol * abs(model.value):
+        if not decrease > rtol * abs(model.objective):
             break
         along = _along(objective, model, direction, curvature)
         gains = partial(_gains, model, decrease)
-        hidden = decrease <= _HIDDEN * abs(model.value)
+        hidden = decrease <= _HIDDEN * abs(model.objective)
         taken = (1.0, along(1.0)) if hidden else longest_step(_HALVINGS, along, gains)
         if taken is None:
             break
         size, trial = taken
         new = objective.gradient(trial)
-        if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.value < model.value):
+        if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.objective < model.objective):
             break
         whole = size == 1.0 and gains(trial, size)
-        rounded = not whole and model.value - trial.value <= _HIDDEN * abs(model.value)
+        rounded = not whole and model.objective - trial.objective <= _HIDDEN * abs(model.objective)
         model, gradient = trial, new
         if rounded:
             break
-    return objective.model(model.x, design.matvec(model.x), model.b)
+    return objective.model(model.values, design.matvec(model.values), model.b)
 
 
-def _along(objective: _Objective, model: _Model, direction: Vector, curvature: Vector) -> Callable[[float], _Model]:
+def _along(objective: Objective, model: Fit, direction: Vector, curvature: Vector) -> Callable[[float], Fit]:
     """Return the models on the line from one into a direction; their intercepts are searched from where the quadratic has them."""
-    product, change = model.u - model.b, objective.design.matvec(direction)
+    product, change = model.margins(objective.problem) - model.b, objective.design.matvec(direction)
     total = float(curvature.sum())
     moves = objective.problem.fit_intercept and total > 0.0
     drift = -float(curvature @ change) / total if moves else 0.0
-    return lambda size: objective.model(model.x + size * direction, product + size * change, model.b + size * drift)
+    return lambda size: objective.model(
+        model.values + size * direction, product + size * change, model.b + size * drift
+    )
 
 
-def _gains(model: _Model, decrease: float, trial: _Model, size: float) -> bool:
+def _gains(model: Fit, decrease: float, trial: Fit, size: float) -> bool:
     """Whether a step from a model gains a share of what its size promises."""
-    return trial.value <= model.value - 1e-4 * size * decrease
+    return trial.objective <= model.objective - 1e-4 * size * decrease
 
 
-def _smoothed(objective: _Objective, x: Vector, b: float, rtol: float) -> _Model:
+def _smoothed(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Minimise with a loss that has kinks, through its envelopes."""
     problem, design = objective.problem, objective.design
     best = objective.model(x, design.matvec(x), b)
     size = float(problem.s @ np.abs(problem.y)) or 1.0
     for gamma in _GAMMAS:
         envelope = Moreau(problem.loss, gamma * size)
-        smooth = _newton(_Objective(problem, design, envelope, objective.stop), x, b, rtol)
-        x, b = smooth.x, smooth.b
+        smooth = _newton(Objective(problem, objective.support, design, envelope, objective.stop), x, b, rtol)
+        x, b = smooth.values, smooth.b
         sharp, bound = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
-        best = min(best, objective.model(x, smooth.u - b, b), sharp, key=lambda model: model.value)
-        if best.value - bound <= max(rtol, 1e-13) * abs(best.value):
+        best = min(best, objective.model(x, smooth.margins(problem) - b, b), sharp, key=lambda model: model.objective)
+        if best.objective - bound <= max(rtol, 1e-13) * abs(best.objective):
             break
     return best
 
 
-def _at_kinks(objective: _Objective, alpha: Vector, b: float) -> tuple[_Model, float]:
+def _at_kinks(objective: Objective, alpha: Vector, b: float) -> tuple[Fit, float]:
     r"""Return the optimum if the samples with alpha inside F are those at kinks; and the value of its dual point.
 
     Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from diht.duality import Bound, lower_bound, null_dual
 from diht.problem import Problem
 from diht.selection import top_k
-from diht.solvers.base import Point, Solver, Start, predictions
+from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.engines import Engine, engine_for, newton_pays
 
 __all__ = ["Relaxed"]
@@ -68,10 +68,12 @@ class Relaxed(Solver):
     def init(self, problem: Problem, start: Start) -> _State:
         """Begin at a dual point, or at that of the model without features."""
         given = start.alpha is not None or start.w is not None
-        alpha = start.dual(problem) if given else null_dual(problem, Start().primal(problem)[1])
+        alpha = start.dual(problem) if given else null_dual(problem, problem.null_intercept)
         g = problem.design.rmatvec(problem.s * alpha)
         features = _working_set(problem, g)
-        w, b = start.primal(problem) if start.w is not None else (np.zeros(problem.shape[1]), 0.0)
+        w, b = np.zeros(problem.shape[1]), 0.0
+        if start.w is not None:
+            w, b = problem.constraint.threshold(start.w)[0], start.b
         engine = engine_for(problem, features, alpha, w, b, self.random_state)
         return _State(g, lower_bound(problem, alpha, g), features, engine, start.stop)
 
@@ -112,9 +114,8 @@ class Relaxed(Solver):
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Round the relaxation's model; its dual point is the best so far."""
-        w, support = problem.constraint.threshold(self.relaxed_model(problem, state))
-        b, u = predictions(problem, w, support, 0.0)
-        return Point(w, b, u, state.bound.alpha, support=support)
+        rounded = evaluated(problem, *problem.constraint.threshold(self.relaxed_model(problem, state)))
+        return Point(rounded, state.bound.alpha)
 
     def finished(self, state: _State) -> bool:
         """Tell whether the relaxation is solved."""

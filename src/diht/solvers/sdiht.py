@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from diht.duality import feasible
 from diht.problem import Problem
 from diht.samples import Blocks, Rows, check_blocks
-from diht.solvers.base import DualModel, Point, Solver, Start, begun, predictions
+from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
 from diht.solvers.blocks import BlockOrder, block_curvatures
 from diht.solvers.steps import StepSize, check_step, dual_step
 
@@ -120,19 +120,16 @@ class SDIHT(Solver):
         w, support = state.model.w, state.model.support
         if not problem.fit_intercept:
             u, state.g = problem.samples.margins_and_pull(w, state.alpha)
-            return Point(w, 0.0, u, state.alpha, state.g, support=support)
+            return Point(evaluated(problem, w, support, 0.0, u), state.alpha, state.g)
         alpha = feasible(problem, state.alpha)
         u, g = problem.samples.margins_and_pull(w, alpha)
-        b = problem.samples.best_intercept(problem.loss, u, _intercept(state))
-        return Point(w, b, problem.samples.map(lambda y, s, u: u + b, u), alpha, g, support=support)
+        return Point(evaluated(problem, w, support, _intercept(state), u), alpha, g)
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return w = H_k(v(alpha)) of the last dual iterate, with v as the steps have it; a bound needs a v of its own."""
         state.model.read(problem, state.g)
-        w, support = state.model.w, state.model.support
-        b, u = predictions(problem, w, support, _intercept(state))
         alpha = feasible(problem, state.alpha) if problem.fit_intercept else state.alpha
-        return Point(w, b, u, alpha, support=support)
+        return Point(evaluated(problem, state.model.w, state.model.support, _intercept(state)), alpha)
 
     def epoch(self, state: _State) -> int:
         """One step a block."""

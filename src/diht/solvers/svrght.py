@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Step
-from diht.duality import primal
 from diht.problem import Problem
 from diht.samples import Blocks, Rows, check_blocks
-from diht.solvers.base import Point, Solver, Start, predictions
+from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.blocks import BlockOrder
 from diht.solvers.iht import PrimalState, primal_gradient, slopes, start_primal
 from diht.solvers.steps import StepSize, check_step, primal_step, sample_curvature
@@ -23,8 +22,7 @@ Vector = NDArray[np.float64]
 
 @dataclass
 class _State:
-    snapshot: PrimalState  # w~ with its predictions and l'(Xw~)
-    origin: NDArray[np.int64]  # support of w~
+    snapshot: PrimalState  # w~ with its margins and l'(Xw~)
     gradient: Vector  # X'(s l'(Xw~)) at the snapshot
     slopes: Rows  # l'(Xw~)
     w: Vector
@@ -32,7 +30,6 @@ class _State:
     b: float
     blocks: list[Rows]  # parts of the samples
     order: BlockOrder
-    objective: float = np.inf  # of the snapshot
     shrink: float = 1.0  # what the default step was cut by
     t: int = 0
 
@@ -73,8 +70,8 @@ class SVRGHT(Solver):
         blocks = problem.samples.partition(self.blocks, rng)
         snapshot = start_primal(problem, start, self.step)
         order = BlockOrder.start(len(blocks), self.order, rng)
-        support = np.flatnonzero(snapshot.w)
-        return _State(snapshot, support, np.empty(0), np.empty(0), snapshot.w, support, snapshot.b, blocks, order)
+        fit, none = snapshot.fit, np.empty(0)
+        return _State(snapshot, none, none, fit.w, fit.support, fit.b, blocks, order)
 
     def advance(self, problem: Problem, state: _State) -> None:
         """Make one stochastic step; at the start of an epoch take a snapshot first."""
@@ -83,42 +80,41 @@ class SVRGHT(Solver):
             self._take_snapshot(problem, state)
         difference = np.zeros(problem.shape[1])
         part = state.blocks[state.order.next()] if m > 1 else None
-        step = Step(problem.loss, "derivative", store=False)
+        step, u = Step(problem.loss, "derivative", store=False), state.snapshot.fit.margins(problem)
         slope_change = problem.samples.step(step, state.w, state.b, state.slopes, difference, part)
-        eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq, state.snapshot.u)
+        eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq, u)
         difference *= m
         difference += state.gradient
         difference *= -eta
         difference[state.support] += (1.0 - eta * problem.lam) * state.w[state.support]
         state.w, state.support = problem.constraint.threshold(difference)
         if problem.fit_intercept:
-            eta_b = 1.0 / sample_curvature(problem, state.snapshot.u) if problem.loss.differentiable else eta
+            eta_b = 1.0 / sample_curvature(problem, u) if problem.loss.differentiable else eta
             state.b -= state.shrink * eta_b * (m * slope_change + problem.samples.total(lambda y, a: a, state.slopes))
         state.t += 1
 
     def _take_snapshot(self, problem: Problem, state: _State) -> None:
         candidate = state.snapshot
         if state.t > 0:
-            b, u = predictions(problem, state.w, state.support, state.b)
-            candidate = PrimalState(state.w, b, u, state.snapshot.sigma_sq)
-        objective = primal(problem, candidate.w, candidate.b, candidate.u)
-        if self.step == "auto" and not objective <= state.objective:
+            fit = evaluated(problem, state.w, state.support, state.b)
+            candidate = PrimalState(fit, state.snapshot.sigma_sq)
+        if self.step == "auto" and not candidate.fit.objective <= state.snapshot.fit.objective:
             state.shrink /= 2
         else:
-            state.snapshot, state.origin, state.objective = candidate, state.support, objective
-            state.gradient = primal_gradient(problem, candidate) - problem.lam * candidate.w
-            state.slopes = slopes(problem, candidate.u)
-        state.w, state.support, state.b = state.snapshot.w, state.origin, state.snapshot.b
+            state.snapshot = candidate
+            state.gradient = candidate.fit.added_to(primal_gradient(problem, candidate), -problem.lam)
+            state.slopes = slopes(problem, candidate.fit.margins(problem))
+        fit = state.snapshot.fit
+        state.w, state.support, state.b = fit.w, fit.support, fit.b
 
     def observe(self, problem: Problem, state: _State) -> Point:
         """Return the snapshot with its dual point: its predictions are known."""
         snapshot = state.snapshot
-        return Point(snapshot.w, snapshot.b, snapshot.u, snapshot.alpha, snapshot.g)
+        return Point(snapshot.fit, snapshot.alpha, snapshot.g)
 
     def last(self, problem: Problem, state: _State) -> Point:
         """Return the last iterate."""
-        b, u = predictions(problem, state.w, state.support, state.b)
-        return Point(state.w, b, u, support=state.support)
+        return Point(evaluated(problem, state.w, state.support, state.b))
 
     def epoch(self, state: _State) -> int:
         """One step a block."""

@@ -1,24 +1,25 @@
-"""Local search over supports: exchange one feature of a model for another while that lowers the objective.
+"""Local search over supports: exchange one feature, or unit, of a model for another while that lowers the objective.
 
 `diht.solvers.exchange` tells what every exchange is worth where the objective is quadratic. For the squared loss it is: the search
-follows it. For others the most promising exchanges are tried.
+follows it. For others the most promising exchanges are tried, and so are those of groups and of coefficients with signs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Design
-from diht.duality import primal
+from diht.fit import Fit
 from diht.problem import Problem
 from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
 from diht.solvers.pool import Pool
-from diht.solvers.refit import refit
+from diht.solvers.refit import Objective, refit
+from diht.solvers.units import swap_units
 
 __all__ = ["swap_search"]
 
@@ -52,7 +53,7 @@ def swap_search(
     random_state: int = 0,
     stop: Callable[[], bool] | None = None,
     pool: Pool | None = None,
-) -> tuple[Vector, float, Vector, float]:
+) -> Fit:
     """Improve a support by swaps until none of those looked at lowers the objective.
 
     The support is first filled up to what the constraint allows. All pairs are looked at where X is small, or else those of the
@@ -61,6 +62,9 @@ def swap_search(
 
     Where no single swap helps, several at once may (squared loss only): a kick takes a few features out, preferably cheap ones,
     puts the best others in their places, and swaps on from there.
+
+    Under a constraint that is not about single features of either sign, units are exchanged (see `diht.solvers.units`), of which
+    fewer are tried: `candidates`, `shortlist` and `kicks` are for single features.
 
     Parameters
     ----------
@@ -84,9 +88,11 @@ def swap_search(
 
     Returns
     -------
-    w, b, u, objective
-        The model, its predictions Xw + b, and its objective: never above that of the best fit on the support given.
+    Fit
+        Its objective is never above that of the best model on the support given.
     """
+    if not problem.constraint.is_plain:
+        return swap_units(problem, support, w, b, rtol=rtol, max_swaps=max_swaps, stop=stop, pool=pool)
     rng = np.random.default_rng(random_state)
     search = _Search(problem, rtol, max_swaps, candidates, shortlist, kicks, rng, stop or (lambda: False), pool)
     best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
@@ -100,18 +106,7 @@ def swap_search(
         best = better
         if finished or search.swaps_left <= 0:
             break
-    return best.w, best.b, best.u, primal(problem, best.w, best.b, best.u)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    """The best model on a support (some of its coefficients may be zero)."""
-
-    support: Indices
-    w: Vector
-    b: float
-    u: Vector
-    value: float
+    return best
 
 
 @dataclass(eq=False)
@@ -141,18 +136,17 @@ class _Search:
         """Whether there may be no more swaps."""
         return self.swaps_left <= 0 or self.stop()
 
-    def improves(self, new: _Fit, old: _Fit) -> bool:
+    def improves(self, new: Fit, old: Fit) -> bool:
         """Whether a model is better by more than the tolerance, or no worse with more features."""
         longer = len(new.support) > len(old.support)
-        margin = self.rtol * abs(old.value)  # a feature more never costs anything, but for rounding
-        return new.value <= old.value + margin if longer else new.value < old.value - margin
+        margin = self.rtol * abs(old.objective)  # a feature more never costs anything, but for rounding
+        return new.objective <= old.objective + margin if longer else new.objective < old.objective - margin
 
-    def fit(self, problem: Problem, support: Indices, w: Vector | None, b: float, rtol: float = 0.0) -> _Fit:
+    def fit(self, problem: Problem, support: Indices, w: Vector | None, b: float, rtol: float = 0.0) -> Fit:
         """Return the best model on a support, to `rtol` or well within the tolerance for swaps."""
-        w, b, u = refit(problem, support, w, b, rtol=max(rtol, 1e-2 * self.rtol))
-        return _Fit(support, w, b, u, primal(problem, w, b, u))
+        return refit(problem, support, w, b, rtol=max(rtol, 1e-2 * self.rtol))
 
-    def first(self, support: Indices, w: Vector | None, b: float) -> _Fit:
+    def first(self, support: Indices, w: Vector | None, b: float) -> Fit:
         """Fit on the support given, less what the constraint forbids, with what it asks for."""
         support = np.setdiff1d(np.union1d(support, self.inside), self.outside)
         fit = self.fit(self.problem, support, w, b)
@@ -160,14 +154,13 @@ class _Search:
             size = np.abs(fit.w)
             size[self.inside] = np.inf
             fit = self.fit(self.problem, top_k(size, self.room), fit.w, fit.b)
-        self.meet(fit.support, fit.w[fit.support], fit.b, fit.value)
+        self.meet(fit)
         return fit
 
-    def meet(self, support: Indices, values: Vector, b: float, value: float) -> None:
+    def meet(self, fit: Fit) -> None:
         """Tell the pool of a model."""
         if self.pool is not None:
-            order = np.argsort(support)
-            self.pool.insert(support[order], values[order], b, value)
+            self.pool.add(fit)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -187,7 +180,7 @@ class _Block:
     is_whole: bool
 
     @classmethod
-    def around(cls, search: _Search, fit: _Fit) -> _Block:
+    def around(cls, search: _Search, fit: Fit) -> _Block:
         n, d = search.problem.shape
         is_whole = max(n, search.room) * d <= _MOST_ENTRIES
         features = np.arange(d) if is_whole else np.union1d(fit.support, _candidates(search, fit))
@@ -199,25 +192,23 @@ class _Block:
         stays, barred = np.isin(features, search.inside), np.isin(features, search.outside)
         return cls(search, features, part, Z, stays, barred, is_whole)
 
-    def enter(self, fit: _Fit) -> _Fit:
+    def enter(self, fit: Fit) -> Fit:
         """Return a model in the numbering of the block."""
-        return _Fit(np.searchsorted(self.features, fit.support), fit.w[self.features], fit.b, fit.u, fit.value)
+        return replace(fit, n_features=len(self.features), support=np.searchsorted(self.features, fit.support))
 
-    def leave(self, fit: _Fit) -> _Fit:
+    def leave(self, fit: Fit) -> Fit:
         """Return a model in the numbering of the problem."""
-        w = np.zeros(self.search.problem.shape[1])
-        w[self.features] = fit.w
-        return _Fit(self.features[fit.support], w, fit.b, fit.u, fit.value)
+        return replace(fit, n_features=self.search.problem.shape[1], support=self.features[fit.support])
 
-    def fit(self, support: Indices, w: Vector, b: float, rtol: float = 0.0) -> _Fit:
+    def fit(self, support: Indices, w: Vector, b: float, rtol: float = 0.0) -> Fit:
         """Return the best model on a support."""
-        return self.search.fit(self.part, np.sort(support), w, b, rtol)
+        return self.search.fit(self.part, support, w, b, rtol)
 
-    def meet(self, support: Indices, values: Vector, b: float, value: float) -> None:
+    def meet(self, fit: Fit) -> None:
         """Tell the pool of a model."""
-        self.search.meet(self.features[support], values, b, value)
+        self.search.meet(self.leave(fit))
 
-    def hessian(self, fit: _Fit) -> Hessian:
+    def hessian(self, fit: Fit) -> Hessian:
         """Return the curvature around a model."""
         part = self.part
         c = part.s * _curvature(part, fit)
@@ -230,22 +221,22 @@ class _Block:
         part.design.count_reads_of(design)
         return Hessian.weighted(design, columns, c, part)
 
-    def _columns(self, fit: _Fit) -> Indices:
+    def _columns(self, fit: Fit) -> Indices:
         """Return the features of a quadratic where not all fit: of the support those that cost least, each alone."""
         support = fit.support
-        costs = np.abs(fit.w[support]) * self.part.design.column_norms()[support]
+        costs = np.abs(fit.values) * self.part.design.column_norms()[support]
         costs[self.stays[support]] = np.inf
-        kept = support[np.argsort(costs, kind="stable")[_at_most(_MOST_ROWS, len(fit.u)) :]]
+        kept = support[np.argsort(costs, kind="stable")[_at_most(_MOST_ROWS, self.part.shape[0]) :]]
         return np.setdiff1d(np.arange(len(self.features)), kept)
 
-    def quadratic(self, fit: _Fit, hessian: Hessian) -> Quadratic:
+    def quadratic(self, fit: Fit, hessian: Hessian) -> Quadratic:
         """Return the quadratic around a model; the features that it leaves out keep their coefficients."""
         part = self.part
-        r = -part.design.rmatvec(part.s * part.loss.derivative(fit.u, part.y))
+        r = -part.design.rmatvec(part.s * part.loss.derivative(fit.margins(part), part.y))
         rows, rest = np.intersect1d(fit.support, hessian.columns), np.setdiff1d(fit.support, hessian.columns)
         taken = self.barred.copy()
         taken[fit.support] = True
-        return Quadratic.around(rows, rest, fit.w[rows], fit.value, r, hessian, taken, self.stays)
+        return Quadratic.around(rows, rest, fit.w[rows], fit.objective, r, hessian, taken, self.stays)
 
 
 def _at_most(number: int, n_samples: int) -> int:
@@ -259,10 +250,10 @@ def _on_short_rows(part: Problem, n_rows: int) -> bool:
     return part.design.gram_cost() <= float(n) * (n_rows + _WEIGHTED) * width and width**2 <= _MOST_ENTRIES
 
 
-def _candidates(search: _Search, fit: _Fit) -> Indices:
+def _candidates(search: _Search, fit: Fit) -> Indices:
     r"""Return the features outside the support that promise most, each alone: :math:`r_j^2 / H_{jj}`."""
     problem = search.problem
-    r = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.u, problem.y))
+    r = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.margins(problem), problem.y))
     if search.diagonal is None:
         search.diagonal = _diagonal(problem, fit)
     promise = np.abs(r) / np.sqrt(search.diagonal)
@@ -271,7 +262,7 @@ def _candidates(search: _Search, fit: _Fit) -> Indices:
     return top_k(promise, missing + _at_most(search.candidates, problem.shape[0]))
 
 
-def _diagonal(problem: Problem, fit: _Fit) -> Vector:
+def _diagonal(problem: Problem, fit: Fit) -> Vector:
     """Return the diagonal of H, for all features."""
     c = problem.s * _curvature(problem, fit)
     total = float(c.sum())
@@ -281,12 +272,12 @@ def _diagonal(problem: Problem, fit: _Fit) -> Vector:
     return np.asarray(total * (variance if problem.fit_intercept else variance + mean**2) + problem.lam)
 
 
-def _curvature(problem: Problem, fit: _Fit) -> Vector:
+def _curvature(problem: Problem, fit: Fit) -> Vector:
     """Return the mean of l'' over [u - h, u + h], where h is what a feature contributes to the predictions on average.
 
     That is how far they move where one feature goes and another comes; from so far a loss with kinks or flat parts is curved.
     """
-    loss, u, y, s = problem.loss, fit.u, problem.y, problem.s
+    loss, u, y, s = problem.loss, fit.margins(problem), problem.y, problem.s
     if loss.is_quadratic:
         return np.asarray(loss.second_derivative(u, y))
     h = float(np.sqrt(s @ (u - fit.b) ** 2 / max(len(fit.support), 1))) or float(s @ np.abs(y)) or 1.0
@@ -297,7 +288,7 @@ def _curvature(problem: Problem, fit: _Fit) -> Vector:
 # The two ways to descend
 
 
-def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
+def _swap_exactly(block: _Block, fit: Fit) -> Fit:
     """Make the best swap over and over, for a quadratic objective; what the updates arrive at is confirmed by a new fit."""
     hessian = block.hessian(fit)
     end = _swap_around(block, fit, hessian)
@@ -305,7 +296,7 @@ def _swap_exactly(block: _Block, fit: _Fit) -> _Fit:
     return end
 
 
-def _swap_around(block: _Block, fit: _Fit, hessian: Hessian) -> _Fit:
+def _swap_around(block: _Block, fit: Fit, hessian: Hessian) -> Fit:
     while True:
         quadratic = block.quadratic(fit, hessian)
         if not _walk(block, quadratic, fit):
@@ -313,16 +304,14 @@ def _swap_around(block: _Block, fit: _Fit, hessian: Hessian) -> _Fit:
             if kicked is None:
                 return fit
             quadratic = kicked
-        w = np.zeros_like(fit.w)
-        w[quadratic.rest], w[quadratic.support] = fit.w[quadratic.rest], quadratic.w
-        new = block.fit(np.append(quadratic.rest, quadratic.support), w, fit.b)
-        block.meet(new.support, new.w[new.support], new.b, new.value)
+        new = block.fit(np.append(quadratic.rest, quadratic.support), _arrived(quadratic, fit), fit.b)
+        block.meet(new)
         if not block.search.improves(new, fit):
-            return new if new.value < fit.value else fit
+            return new if new.objective < fit.objective else fit
         fit = new
 
 
-def _walk(block: _Block, quadratic: Quadratic, fit: _Fit) -> bool:
+def _walk(block: _Block, quadratic: Quadratic, fit: Fit) -> bool:
     """Fill the support, then swap while that lowers the quadratic; tell whether anything was done."""
     search, moved = block.search, False
     while len(quadratic.support) + len(quadratic.rest) < search.room and not search.stop():
@@ -343,7 +332,7 @@ def _walk(block: _Block, quadratic: Quadratic, fit: _Fit) -> bool:
     return moved
 
 
-def _kick(block: _Block, quadratic: Quadratic, fit: _Fit) -> Quadratic | None:
+def _kick(block: _Block, quadratic: Quadratic, fit: Fit) -> Quadratic | None:
     """Try kicks of a few features until one leads below the model, within rounding."""
     search = block.search
     rows = np.flatnonzero(~block.stays[quadratic.support])
@@ -355,21 +344,25 @@ def _kick(block: _Block, quadratic: Quadratic, fit: _Fit) -> Quadratic | None:
         costs = quadratic.w[rows] ** 2 / quadratic.M.diagonal()[rows]
         other = quadratic.kicked(rows[np.argsort(costs * search.rng.exponential(size=len(rows)))[:size]])
         _walk(block, other, fit)
-        if other.value < fit.value - search.rtol * abs(fit.value):
+        if other.value < fit.objective - search.rtol * abs(fit.objective):
             return other
     return None
 
 
-def _tell(block: _Block, quadratic: Quadratic, fit: _Fit) -> None:
+def _tell(block: _Block, quadratic: Quadratic, fit: Fit) -> None:
     """Tell the pool of the model that the updates have arrived at, with its own objective."""
-    w = np.zeros_like(fit.w)
-    w[quadratic.rest], w[quadratic.support] = fit.w[quadratic.rest], quadratic.w
     support = np.sort(np.append(quadratic.rest, quadratic.support))
-    u = block.part.design.matvec(w, support=support) + fit.b
-    block.meet(support, w[support], fit.b, primal(block.part, w, fit.b, u))
+    block.meet(Fit.of(block.part, _arrived(quadratic, fit), fit.b, support=support))
 
 
-def _swap_by_trial(block: _Block, fit: _Fit) -> _Fit:
+def _arrived(quadratic: Quadratic, fit: Fit) -> Vector:
+    """Return the coefficients that the updates have arrived at; the features that they leave out keep those of the fit."""
+    kept, w = fit.w, np.zeros(fit.n_features)
+    w[quadratic.rest], w[quadratic.support] = kept[quadratic.rest], quadratic.w
+    return w
+
+
+def _swap_by_trial(block: _Block, fit: Fit) -> Fit:
     """Make the first swap that lowers the objective, of those that lower its quadratic model most, until none does."""
     while True:
         hessian = block.hessian(fit)
@@ -382,16 +375,16 @@ def _swap_by_trial(block: _Block, fit: _Fit) -> _Fit:
         fit = new
 
 
-def _filled(block: _Block, quadratic: Quadratic, fit: _Fit, n_new: int) -> _Fit | None:
+def _filled(block: _Block, quadratic: Quadratic, fit: Fit, n_new: int) -> Fit | None:
     """Add the features that lower the quadratic most, one by one, and fit."""
     for _ in range(n_new):
         quadratic.add(quadratic.best_addition())
     new = block.fit(np.append(quadratic.rest, quadratic.support), fit.w, fit.b)
-    block.meet(new.support, new.w[new.support], new.b, new.value)
+    block.meet(new)
     return new if block.search.improves(new, fit) else None
 
 
-def _first_better(block: _Block, quadratic: Quadratic, fit: _Fit) -> _Fit | None:
+def _first_better(block: _Block, quadratic: Quadratic, fit: Fit) -> Fit | None:
     """Try the best partner of each of the most promising features outside."""
     search, gains = block.search, quadratic.gains()
     if not gains.size:
@@ -407,59 +400,51 @@ def _first_better(block: _Block, quadratic: Quadratic, fit: _Fit) -> _Fit | None
     return None
 
 
-def _trial(block: _Block, quadratic: Quadratic, fit: _Fit, row: int, j: int) -> _Fit | None:
+def _trial(block: _Block, quadratic: Quadratic, fit: Fit, row: int, j: int) -> Fit | None:
     """Fit after a swap, unless a cheaper look shows that it does not pay."""
     part, (support, x, M) = block.part, quadratic.after(row, j)
-    w = fit.w.copy()
+    w = fit.w
     w[quadratic.support[row]] = 0.0
     w[support] = x
-    everything, b = np.append(support, quadratic.rest), fit.b
+    everything = np.sort(np.append(support, quadratic.rest))
     if part.loss.differentiable:
-        design = part.design.columns(everything)
-        w[everything], b, value, hopeless = _chord(part, design, w[everything], b, M, fit.value)
-        part.design.count_reads_of(design)
-        if not np.isfinite(value):  # so far off is the quadratic model
-            return None
+        rough, hopeless = _chord(part, everything, w, fit.b, support, M, fit.objective)
     else:
-        rough = block.fit(everything, w, b, _ROUGH)
-        w, b, value = rough.w, rough.b, rough.value
-        hopeless = value - 2.0 * _ROUGH * abs(value) > fit.value
-    block.meet(everything, w[everything], b, value)
+        rough = block.fit(everything, w, fit.b, _ROUGH)
+        hopeless = rough.objective - 2.0 * _ROUGH * abs(rough.objective) > fit.objective
+    block.meet(rough)
     if hopeless:
         return None
-    new = block.fit(everything, w, b)
-    block.meet(new.support, new.w[new.support], new.b, new.value)
+    new = block.fit(everything, rough.w, rough.b)
+    block.meet(new)
     return new
 
 
+@np.errstate(over="ignore", invalid="ignore")  # the quadratic model may be far off
 def _chord(
-    part: Problem, design: Design, x: Vector, b: float, M: Matrix, target: float
-) -> tuple[Vector, float, float, bool]:
-    """Take Newton's steps with a fixed inverse M of the Hessian of the first coefficients, until it is clear what can be had.
+    part: Problem, support: Indices, w: Vector, b: float, moving: Indices, M: Matrix, target: float
+) -> tuple[Fit, bool]:
+    """Take Newton's steps with a fixed inverse M of the Hessian of some coefficients, until it is clear what can be had.
 
-    Return the model with its value, and whether to give up on it. No step is needed below `target`.
+    Return the model, and whether to give up on it. No step is needed below `target`.
     """
-    m = len(M)
-
-    def model(x: Vector) -> tuple[float, Vector, float]:
-        with np.errstate(over="ignore", invalid="ignore"):
-            u = design.matvec(x)
-            best = part.samples.best_intercept(part.loss, u, b) if part.fit_intercept else 0.0
-            return best, u + best, float(part.s @ part.loss.value(u + best, part.y) + 0.5 * part.lam * (x @ x))
-
-    b, u, value = model(x)
-    if not np.isfinite(value):
-        return x, b, value, True
+    design, at = part.design.columns(support), np.searchsorted(support, moving)
+    objective = Objective(part, support, design, part.loss)
+    fit = objective.model(w[support], design.matvec(w[support]), b)
+    hopeless = not np.isfinite(fit.objective)
     for _ in range(_CHORD_STEPS):
-        if value < target:
-            return x, b, value, False
-        gradient = design.rmatvec(part.s * part.loss.derivative(u, part.y))[:m] + part.lam * x[:m]
-        step = -M @ gradient
-        if value + 0.5 * _TRUST * float(gradient @ step) > target:
-            return x, b, value, True
-        trial = np.append(x[:m] + step, x[m:])
-        new_b, new_u, new_value = model(trial)
-        if not new_value < value:
+        if hopeless or fit.objective < target:
             break
-        x, b, u, value = trial, new_b, new_u, new_value
-    return x, b, value, False
+        gradient = objective.gradient(fit)[at]
+        step = -M @ gradient
+        if fit.objective + 0.5 * _TRUST * float(gradient @ step) > target:
+            hopeless = True
+            break
+        x = fit.values.copy()
+        x[at] += step
+        trial = objective.model(x, design.matvec(x), fit.b)
+        if not trial.objective < fit.objective:
+            break
+        fit = trial
+    part.design.count_reads_of(design)
+    return fit, hopeless
