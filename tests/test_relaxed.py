@@ -365,7 +365,7 @@ def test_many_samples_sorted_by_class(monkeypatch: pytest.MonkeyPatch, loss: str
     y = np.sign(X @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n))
     order = np.argsort(y, kind="stable")
     problem = Problem(X[order], y[order], loss=loss, k=d, lam=0.01, fit_intercept=True)
-    objective = Objective(problem, np.arange(d), problem.design.columns(np.arange(d)), problem.loss)
+    objective = Objective(problem, np.arange(d), problem.samples.columns(np.arange(d)), problem.loss)
     best = _interior(objective, np.zeros(d), 0.0, 1e-12)
     ascended = _ascended(objective, np.zeros(d), 0.0, 1e-9)
     assert ascended.objective == pytest.approx(best.objective, rel=2e-9)

@@ -138,7 +138,7 @@ def as_start(problem: Problem, start: Any) -> Start:
     b = problem.centred_intercept(w, start.intercept) if problem.fit_intercept else 0.0
     alpha = start.alpha if start.last_alpha is None else start.last_alpha
     # From another sample, or from a method that diverged, only the model carries over.
-    usable = alpha.shape == (n,) and bool(np.all(np.isfinite(alpha)))
+    usable = problem.samples.holds(alpha) and problem.samples.finite(alpha)
     return _bounded(problem, Start(w, b, alpha if usable else None, start.certificate.bound))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraint import Constraint, as_constraint
 from diht.design import LARGEST, Design, affine, as_design
-from diht.design.gram import PreciseGram, precise_gram
+from diht.design.gram import PreciseGram
 from diht.duality import trivial_bound
 from diht.exact import dot, two_sum
 from diht.losses import Loss, Squared, as_loss
@@ -135,7 +135,7 @@ class Problem:
     def precise_gram(self) -> PreciseGram | None:
         """The Gram matrix of the columns and the targets in twice the precision, of small problems; made once."""
         if "precise" not in self._memo:
-            self._memo["precise"] = precise_gram(self.design, self.y, self.s, self.fit_intercept)
+            self._memo["precise"] = self.samples.precise_gram(self.fit_intercept)
         found: PreciseGram | None = self._memo["precise"]
         return found
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from diht.constraint import Constraint
 from diht.design.base import gamma
-from diht.design.gram import Gram, PreciseGram, gram
+from diht.design.gram import Gram, PreciseGram
 from diht.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Indices, Screening, Vector, _norm, _raised
 from diht.exact import CLEAR
 from diht.samples import Rows, added
@@ -57,7 +57,7 @@ _TRIALS = (1.0 - 1e-6, 1.0 - 1e-4, 0.99, 0.9, 0.5, 0.1)
 def problem_gram(problem: Problem, features: Indices | None = None, known: Gram | None = None) -> Gram:
     """Gram matrix of some features of a problem, all by default, and of its targets."""
     features = np.arange(problem.shape[1]) if features is None else np.asarray(features, dtype=np.int64)
-    return gram(problem.design, problem.y, problem.s, problem.fit_intercept, features, known)
+    return problem.samples.gram(features, problem.fit_intercept, known)
 
 
 def smallest_eigenvalue(problem: Problem, features: Indices | None = None, known: Gram | None = None) -> float:
@@ -67,7 +67,7 @@ def smallest_eigenvalue(problem: Problem, features: Indices | None = None, known
     features, where it is at hand.
     """
     n_features = problem.shape[1] if features is None else len(features)
-    if n_features == 0 or n_features + problem.fit_intercept > np.count_nonzero(problem.s):
+    if n_features == 0 or n_features + problem.fit_intercept > problem.samples.n_weighted:
         return 0.0
     known = problem_gram(problem, features) if known is None else known
     estimate = _estimate(known)
@@ -297,10 +297,7 @@ def _from_data(problem: Problem, p: Vector, sigma: float, features: Indices, con
     samples, design, n = problem.samples, problem.design, problem.shape[0]
     support = np.flatnonzero(p)
     with np.errstate(over="ignore", invalid="ignore"):
-        r = samples.map(lambda y, s, u: y - u, samples.margins(p, support=support))
-        if problem.fit_intercept:
-            mean = samples.total(lambda y, r: r, r) / samples.total(np.ones_like)
-            r = samples.map(lambda y, s, r: r - mean, r)
+        r = samples.residuals(p, problem.fit_intercept)
         sums = _ResidualSums.of_all(samples.each(_ResidualSums.of, r))
         heaviest = samples.heaviest
         e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ design.read_norms()) + sums.norm_y) * 1.01

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from diht.certificate import certificate_of
 from diht.constraint import Constraint
-from diht.design import Design
 from diht.design.definite import Definite
 from diht.design.gram import Gram
 from diht.design.threads import blas_threads
@@ -31,6 +30,7 @@ from diht.fit import Fit
 from diht.loop import Limits, as_solver, drive, solve
 from diht.problem import Problem
 from diht.result import Result, Status
+from diht.samples import Samples
 from diht.selection import top_k
 from diht.shift import ShiftedBound, in_play, others, problem_gram, smallest_eigenvalue
 from diht.solvers import Auto, Relaxed, Solver, Start
@@ -190,7 +190,7 @@ class _Nearby(Auto):
                 part = problem.replaced(constraint=constraint.within(inner.features))
                 engine.restart(part, engine.w, engine.alpha)
                 return replace(inner, bound=bound, stop=state.stop, settled=False)
-        g = problem.design.rmatvec(problem.s * bound.alpha)
+        g = problem.samples.pull(bound.alpha)
         w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
         ranked = constraint.opposite.magnitudes(g)
         ranked[constraint.free(d)[1]] = np.inf
@@ -442,13 +442,13 @@ def _shrunk(problem: Problem, fit: Fit) -> Fit:
     constraint, support, x = problem.constraint.unsigned, fit.support, fit.values
     if constraint.allows(fit.w):
         return _refitted(problem, fit)
-    design, roots = problem.design.columns(support), np.zeros(fit.n_features)
-    if len(problem.y) * float(len(support)) ** 2 > _MOST_DIRECT:
-        roots[support] = x * design.column_norms()
+    part, roots = problem.samples.columns(support), np.zeros(fit.n_features)
+    if problem.samples.size * float(len(support)) ** 2 > _MOST_DIRECT:
+        roots[support] = x * part.design.column_norms()
         return _refitted(problem, fit, constraint.select(roots))
     # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
-    M = Definite(_hessian(problem, design, x, fit.b)).inverse()
-    problem.design.count_reads_of(design)
+    M = Definite(_hessian(problem, part, x, fit.b)).inverse()
+    problem.design.count_reads_of(part.design)
     roots[support] = _roots_of_costs(constraint, support, x, M)
     chosen = constraint.select(roots)
     kept = np.isin(support, chosen)
@@ -468,18 +468,17 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
     return roots
 
 
-def _hessian(problem: Problem, design: Design, x: Vector, b: float) -> Vector:
+def _hessian(problem: Problem, part: Samples, x: Vector, b: float) -> Vector:
     """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
-    c = problem.s * problem.loss.second_derivative(design.matvec(x) + b, problem.y)
-    H = design.hessian(c, problem.fit_intercept)
+    H = part.hessian(part.curvatures(problem.loss, part.margins(x, b)), problem.fit_intercept)
     H[np.diag_indices(len(H))] += problem.lam
     return np.asarray(H)
 
 
 def _grown(problem: Problem, fit: Fit) -> Fit:
     """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
-    slopes = problem.loss.derivative(fit.margins(problem), problem.y)
-    promise = problem.design.rmatvec(problem.s * slopes) / np.sqrt(_diagonal(problem))
+    slopes = problem.samples.slopes(problem.loss, fit.margins(problem))
+    promise = problem.samples.pull(slopes) / np.sqrt(_diagonal(problem))
     with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64))
     return _refitted(problem, fit, with_these.opposite.select(promise))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from diht.design.ascent import CoordinateAscent, ProximalAscent
 from diht.design.base import LARGEST, Design, StoredDesign
-from diht.design.central_path import central_path
+from diht.design.central_path import EndOfPath, central_path
 from diht.design.dense import Curvature, DenseDesign
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign, compressed
@@ -28,6 +28,7 @@ __all__ = [
     "Curvature",
     "DenseDesign",
     "Design",
+    "EndOfPath",
     "ProximalAscent",
     "RowBlocks",
     "SparseDesign",

@@ -100,6 +100,7 @@ class ProximalAscent:
         seed: int = 0,
     ) -> None:
         self.base, _ = design.raw()
+        self.strength = float(np.square(s) @ design.row_norms_sq())  # of a proximal term as curved as a sample's loss
         self.part, self.matrix, self.norms = design.visits(features)
         self.copied = self.part is not self.base and self.part is not design
         codes = loss.kernel()
@@ -134,10 +135,10 @@ class ProximalAscent:
         self._count(1)
         return self.part.rmatvec(c)
 
-    def products(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
-        """Xw and X'c over the working set, in the coordinates of the visits."""
+    def products(self, w: Vector, alpha: Vector) -> tuple[Vector, Vector]:
+        """Xw and X'(s alpha) over the working set, in the coordinates of the visits."""
         self._count(1)
-        return self.part.matvec_rmatvec(w, c)
+        return self.part.matvec_rmatvec(w, self.s * alpha)
 
     def _count(self, passes: float) -> None:
         """Count reads of a working copy as their fraction of X; X itself counts its own products."""

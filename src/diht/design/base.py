@@ -209,27 +209,27 @@ class Design(ABC):
 
         return DenseDesign(self.toarray(copy=False))
 
-    def hessian(self, c: Vector, centred: bool) -> Vector:
-        """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated; for few features.
+    def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
+        """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one; for few features.
 
         Of short rows the entries are paired, others are formed.
         """
         if not self.has_short_rows:
-            return self.formed().hessian(c, centred)
-        gram, total = self.weighted_gram(c), float(c.sum())
-        if centred and total > 0.0:
-            pull = self.rmatvec(c)
-            gram -= np.outer(pull, pull) / total
+            return self.formed().hessian(c, center)
+        gram = self.weighted_gram(c)
+        if center is not None:
+            pull = np.outer(self.rmatvec(c) - 0.5 * float(c.sum()) * center, center)
+            gram -= pull + pull.T
             np.fill_diagonal(gram, np.maximum(gram.diagonal(), 0.0))  # variances, which rounding may take below
         return gram
 
-    def curvature(self, c: Vector, centred: bool) -> Curvature:
+    def curvature(self, c: Vector, center: Vector | None = None) -> Curvature:
         """Return what gives the Hessian row by row, from a dense copy."""
-        return self.formed().curvature(c, centred)
+        return self.formed().curvature(c, center)
 
-    def hessian_root(self, c: Vector, centred: bool, lam: float) -> Vector:
+    def hessian_root(self, c: Vector, center: Vector | None, lam: float) -> Vector:
         """Return R, upper triangular, with R'R the Hessian plus lam I: its condition number is the root of theirs."""
-        return self.formed().hessian_root(c, centred, lam)
+        return self.formed().hessian_root(c, center, lam)
 
     @abstractmethod
     def raw(self) -> tuple[StoredDesign, Vector | None]:
@@ -263,6 +263,10 @@ class Design(ABC):
             same = np.all(X[0] == X, axis=0)
             values[at[same]] = X[0, same]
         return values
+
+    @abstractmethod
+    def spread(self, c: Vector, center: Vector) -> Vector:
+        """Compute ``sum_i c_i (x_ij - center_j)^2`` for every column j."""
 
     @abstractmethod
     def moments(self, s: Vector) -> tuple[Vector, Vector]:
@@ -619,6 +623,11 @@ class StoredDesign(Design):
             self._column_norms = frozen(np.sqrt(self._spread(np.ones(self.shape[0]), None)))
             self._passes += 1.0
         return self._column_norms
+
+    def spread(self, c: Vector, center: Vector) -> Vector:
+        """Compute ``sum_i c_i (x_ij - center_j)^2`` for every column j."""
+        self._passes += 1.0
+        return self._spread(frozen(c), center)
 
     def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1."""

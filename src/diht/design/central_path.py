@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diht.design.base import Design, Index
+from diht.design.base import Design
 from diht.design.step import Vector
 from diht.losses import Pieces
 
@@ -21,16 +21,13 @@ class EndOfPath(NamedTuple):
     x, b : array, float
         Coefficients and intercept.
     bound : float
-    seen : array of int
-        The samples with a weight.
-    alpha : array
-        Their dual variables.
+    alpha : (N,) array
+        The dual variables; zero of samples without weight.
     """
 
     x: Vector
     b: float
     bound: float
-    seen: Index
     alpha: Vector
 
 
@@ -49,4 +46,6 @@ def central_path(
     x, alpha = np.empty(len(X)), np.empty(len(seen))
     X = np.ascontiguousarray(X if len(seen) == len(y) else X[:, seen])
     b, bound = interior_point(X, S, *pieces, lam, fit_intercept, rtol, x, alpha)
-    return EndOfPath(x, b, bound, seen, alpha)
+    point = np.zeros(len(y))
+    point[seen] = alpha
+    return EndOfPath(x, b, bound, point)

@@ -15,6 +15,7 @@ from diht.design.base import (
     NO_INDEX,
     NO_VECTOR,
     BlockWork,
+    Design,
     Index,
     StoredDesign,
     Visits,
@@ -213,24 +214,23 @@ class DenseDesign(StoredDesign):
         """Return the matrix itself if it is of float64."""
         return self if self.dtype == np.float64 else DenseDesign(self.toarray())
 
-    def hessian(self, c: Vector, centred: bool) -> Vector:
-        """Compute ``X' diag(c) X``, X centred by the weights c where an intercept is eliminated."""
-        A = self._centred(c, centred)
+    def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
+        """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one."""
+        A = self._centred(center)
         return np.asarray((A.T * c) @ A)
 
-    def hessian_root(self, c: Vector, centred: bool, lam: float) -> Vector:
+    def hessian_root(self, c: Vector, center: Vector | None, lam: float) -> Vector:
         """Return R, upper triangular, with R'R the Hessian plus lam I: its condition number is the root of theirs."""
-        A = self._centred(c, centred) * np.sqrt(c)[:, None]
+        A = self._centred(center) * np.sqrt(c)[:, None]
         return np.asarray(np.linalg.qr(np.vstack([A, np.sqrt(lam) * np.eye(self.shape[1])]), mode="r"))
 
-    def curvature(self, c: Vector, centred: bool) -> Curvature:
+    def curvature(self, c: Vector, center: Vector | None = None) -> Curvature:
         """Return what gives the Hessian row by row."""
-        return Curvature(self._centred(c, centred), c)
+        return Curvature(self._centred(center), c)
 
-    def _centred(self, c: Vector, centred: bool) -> Vector:
-        """Return the matrix, in float64, its columns less their means under the weights c."""
-        X, total = np.asarray(self._X, dtype=np.float64), float(c.sum())
-        return X - (c / total) @ X if centred and total > 0.0 else X
+    def _centred(self, center: Vector | None) -> Vector:
+        X = np.asarray(self._X, dtype=np.float64)
+        return X if center is None else X - center
 
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``."""
@@ -297,6 +297,10 @@ class Curvature(DenseDesign):
         """Return some rows of A'CA, with one read of A."""
         self._passes += 1.0
         return np.asarray((self._X[:, chosen].T * self.c) @ self._X)
+
+    def charge(self, design: Design) -> None:
+        """Count what has been read of A as its fraction of X."""
+        design.count_reads_of(self)
 
     def gram_diagonal(self) -> Vector:
         """Return the diagonal of A'CA."""

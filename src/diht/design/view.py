@@ -318,6 +318,12 @@ class AffineView(Design):
             norms = norms + np.sqrt(self.shape[0]) * np.abs(self.center)
         return norms if self.scale is None else norms / self.scale
 
+    def spread(self, c: Vector, center: Vector) -> Vector:
+        """Compute ``sum_i c_i (z_ij - center_j)^2`` for every column j."""
+        raw = center if self.scale is None else center * self.scale
+        spread = self.base.spread(c, raw if self.center is None else raw + self.center)
+        return spread if self.scale is None else spread / self.scale**2
+
     def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1."""
         mean, variance = self.base.moments(s)

@@ -16,17 +16,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design, Step
+from diht.design import CoordinateAscent, Design, EndOfPath, ProximalAscent, Step
+from diht.design.gram import Gram, PreciseGram
 from diht.intercept import added, balanced, best_intercept
-from diht.losses import Loss
+from diht.losses import Loss, Pieces
 from diht.samples.partition import Blocks
 
-__all__ = ["Chosen", "Rows", "Samples", "added"]
+__all__ = ["Chosen", "Curvatures", "Rows", "Samples", "added"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -53,6 +54,23 @@ class Chosen(ABC):
     @abstractmethod
     def patched(self, rows: Rows, values: Vector) -> Rows:
         """Return a copy of a vector with other entries of theirs."""
+
+    @abstractmethod
+    def first(self, most: int) -> Chosen:
+        """Return the first of them, so many at most."""
+
+
+class Curvatures(Protocol):
+    """A Hessian ``A' C A`` row by row, without its ridge."""
+
+    def gram_rows(self, chosen: Indices) -> Vector:
+        """Return some rows."""
+
+    def gram_diagonal(self) -> Vector:
+        """Return the diagonal."""
+
+    def charge(self, design: Design) -> None:
+        """Count what has been read of A as its fraction of X."""
 
 
 class Samples(ABC):
@@ -97,14 +115,66 @@ class Samples(ABC):
         """Return ``max_i f(y_i, rows_i)``."""
         return max(self.each(lambda y, s, *parts: float(np.max(f(y, *parts))), *rows))
 
+    def value(self, loss: Loss, u: Rows) -> float:
+        """Return ``sum_i s_i l(u_i, y_i)``."""
+        return self.total(lambda y, u: loss.value(u, y), u)
+
+    def conjugate(self, loss: Loss, alpha: Rows) -> float:
+        """Return ``sum_i s_i l*(alpha_i, y_i)``."""
+        return self.total(lambda y, a: loss.conjugate(a, y), alpha)
+
+    def slopes(self, loss: Loss, u: Rows) -> Rows:
+        """Return ``l'(u_i, y_i)``."""
+        return self.map(lambda y, s, u: loss.derivative(u, y), u)
+
+    def curvatures(self, loss: Loss, u: Rows) -> Rows:
+        """Return ``l''(u_i, y_i)``."""
+        return self.map(lambda y, s, u: loss.second_derivative(u, y), u)
+
+    def shifted(self, u: Rows, b: float) -> Rows:
+        """Return ``u_i + b``."""
+        return self.map(lambda y, s, u: u + b, u)
+
+    def moved(self, u: Rows, change: Rows, size: float) -> Rows:
+        """Return ``u_i + size change_i``."""
+        return self.map(lambda y, s, u, v: u + size * v, u, change)
+
+    def mean(self, rows: Rows) -> float:
+        """Return ``sum_i s_i rows_i / sum_i s_i``."""
+        return self.total(lambda y, a: a, rows) / self.total(np.ones_like)
+
+    def drift(self, h: Rows, change: Rows) -> float:
+        """Return how far the best intercept moves with the margins, by a quadratic of curvatures h."""
+        total = self.total(lambda y, h: h, h)
+        return -self.total(lambda y, h, v: h * v, h, change) / total if total > 0.0 else 0.0
+
+    @cached_property
+    def target_size(self) -> float:
+        """``sum_i s_i |y_i|``, or 1 where that is zero: the unit of the targets."""
+        return self.total(np.abs) or 1.0
+
     def any(self, rows: Rows) -> bool:
         """Tell whether a vector has an entry other than zero."""
         return any(self.each(lambda y, s, a: bool(np.any(a)), rows))
+
+    def finite(self, rows: Rows) -> bool:
+        """Tell whether all entries of a vector are finite numbers."""
+        return all(self.each(lambda y, s, a: bool(np.all(np.isfinite(a))), rows))
+
+    @cached_property
+    def n_weighted(self) -> int:
+        """The number of samples that have a weight."""
+        return sum(self.each(lambda y, s: int(np.count_nonzero(s))))
 
     @cached_property
     def heaviest(self) -> float:
         """The largest weight."""
         return max(self.each(lambda y, s: float(s.max())))
+
+    @cached_property
+    def mean_weight(self) -> float:
+        """The mean of the weights: 1/N unless an offset changed them."""
+        return self.total(np.ones_like) / self.size
 
     @abstractmethod
     def holds(self, rows: Rows) -> bool:
@@ -165,8 +235,55 @@ class Samples(ABC):
         """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
 
     @abstractmethod
+    def largest_square(self) -> float:
+        """Return ``max_i s_i ||x_i||^2``."""
+
+    @abstractmethod
     def square_sum(self, part: Rows) -> float:
         """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+
+    @abstractmethod
+    def formed(self) -> Samples:
+        """Return the samples with X dense, in float64: for few features."""
+
+    def residuals(self, p: Vector, centred: bool) -> Rows:
+        """Compute ``y - X p``, less their mean where there is an intercept."""
+        u = self.margins(p, support=np.flatnonzero(p))
+        r = self.map(lambda y, s, u: y - u, u)
+        return self.shifted(r, -self.mean(r)) if centred else r
+
+    @abstractmethod
+    def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
+        """Compute the Gram matrix of some columns and the targets: `diht.design.gram`."""
+
+    @abstractmethod
+    def precise_gram(self, centred: bool) -> PreciseGram | None:
+        """Compute the Gram matrix of all columns and the targets in twice the precision; None where it is too large for that."""
+
+    @abstractmethod
+    def ridge(self, lam: float, centred: bool) -> Vector | None:
+        """Minimise ``sum_i s_i (y_i - b - x_i.w)^2 + lam ||w||^2``, where X is small; None where that overflows."""
+
+    def center(self, h: Rows) -> Vector | None:
+        """Return the means of the columns under the weights ``s_i h_i``; None where these are all zero."""
+        total = self.total(lambda y, h: h, h)
+        return self.pull(h) / total if total > 0.0 else None
+
+    @abstractmethod
+    def moments(self, h: Rows) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s_i h_i``, divided by their sum."""
+
+    @abstractmethod
+    def curvature(self, h: Rows, centred: bool) -> Curvatures:
+        """Return what gives ``X' diag(s h) X`` row by row, X centred by these weights where an intercept is eliminated."""
+
+    @abstractmethod
+    def hessian(self, h: Rows, centred: bool) -> Vector:
+        """Compute ``X' diag(s h) X``, X centred by these weights where an intercept is eliminated; for few features."""
+
+    @abstractmethod
+    def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I."""
 
     @abstractmethod
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
@@ -193,6 +310,33 @@ class Samples(ABC):
         fresh: bool = False,
     ) -> float:
         """Update dual variables, all or those of a part of the samples, and g = X'(s alpha) with them: `Design.block_step`."""
+
+    # What visits samples one after the other, where they are in one piece
+
+    def ascent(self, loss: Loss, lam: float, fit_intercept: bool, alpha: Rows) -> CoordinateAscent:
+        """Return coordinate ascent from a dual point, which it changes in place; on few features."""
+        raise self._in_pieces()
+
+    def proximal_ascent(
+        self,
+        features: Indices | None,
+        loss: Loss,
+        lam: float,
+        fit_intercept: bool,
+        m: int,
+        inside: NDArray[np.bool_],
+        alpha: Rows,
+        seed: int,
+    ) -> ProximalAscent:
+        """Return the relaxation's ascent from a dual point, which it changes in place; on some features."""
+        raise self._in_pieces()
+
+    def central_path(self, pieces: Pieces, lam: float, fit_intercept: bool, rtol: float) -> EndOfPath:
+        """Follow the central path of a loss of straight and quadratic pieces; on few features."""
+        raise self._in_pieces()
+
+    def _in_pieces(self) -> TypeError:
+        return TypeError("samples that are not in one piece are not visited one after the other")
 
     @abstractmethod
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:

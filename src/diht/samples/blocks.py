@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design, Step, spectral_bound, stacked
+from diht.design import Curvature, Design, Step, spectral_bound, stacked
+from diht.design.gram import Gram, PreciseGram
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.partition import Blocks, make_blocks
@@ -40,11 +41,36 @@ class ChosenInBlocks(Chosen):
         """Return their rows of X."""
         return np.concatenate([part.rows_of(own) for part, own in zip(self.parts, samples.blocks, strict=True)])
 
+    def first(self, most: int) -> ChosenInBlocks:
+        """Return the first of them, in the order of the blocks."""
+        before = np.cumsum([0, *(part.size for part in self.parts)])[:-1].tolist()
+        return ChosenInBlocks(tuple(part.first(max(most - n, 0)) for part, n in zip(self.parts, before, strict=True)))
+
     def patched(self, rows: Rows, values: Vector) -> Rows:
         """Return a copy of a vector with other entries of theirs."""
         ends = np.cumsum([part.size for part in self.parts])[:-1]
         own = zip(self.parts, rows, np.split(values, ends), strict=True)
         return tuple(part.patched(old, new) for part, old, new in own)
+
+
+@dataclass(frozen=True, eq=False)
+class _Curvatures:
+    """The sum of the blocks' own."""
+
+    parts: list[Curvature]
+
+    def gram_rows(self, chosen: Indices) -> Vector:
+        """Return some rows."""
+        return _added([part.gram_rows(chosen) for part in self.parts])
+
+    def gram_diagonal(self) -> Vector:
+        """Return the diagonal."""
+        return _added([part.gram_diagonal() for part in self.parts])
+
+    def charge(self, design: Design) -> None:
+        """Count what has been read of each."""
+        for part in self.parts:
+            part.charge(design)
 
 
 class BlockSamples(Samples):
@@ -108,6 +134,10 @@ class BlockSamples(Samples):
         rows = None if part is None else np.concatenate(_shifted(part, self._starts))
         return spectral_bound(self.design, self.fetch(self.s), rows=rows)
 
+    def largest_square(self) -> float:
+        """Return ``max_i s_i ||x_i||^2``."""
+        return max(block.largest_square() for block in self.blocks)
+
     def square_sum(self, part: Rows) -> float:
         """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
         return added(block.square_sum(own) for block, own in zip(self.blocks, part, strict=True))
@@ -123,6 +153,51 @@ class BlockSamples(Samples):
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
         return added(block.weight(own) for block, own in zip(self.blocks, part, strict=True))
+
+    def formed(self) -> BlockSamples:
+        """Return the samples with X dense, in float64."""
+        return BlockSamples([block.formed() for block in self.blocks])
+
+    def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
+        """Compute the Gram matrix of some columns and the targets, which are brought together."""
+        return self._together().gram(features, centred, known)
+
+    def precise_gram(self, centred: bool) -> PreciseGram | None:
+        """Compute the Gram matrix of all columns and the targets in twice the precision, where it is small."""
+        return self._together().precise_gram(centred)
+
+    def ridge(self, lam: float, centred: bool) -> Vector | None:
+        """Minimise the squared error plus a ridge, where X is small."""
+        return self._together().ridge(lam, centred)
+
+    def _together(self) -> MemorySamples:
+        return MemorySamples(self.design, self.fetch(self.y), self.fetch(self.s))
+
+    def moments(self, h: Rows) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s_i h_i``, divided by their sum."""
+        total, mean = self.total(lambda y, h: h, h), self.center(h)
+        if mean is None:
+            return np.zeros(self.design.shape[1]), np.zeros(self.design.shape[1])
+        own = zip(self.blocks, h, strict=True)
+        return mean, _added([block.design.spread(block.s * part, mean) for block, part in own]) / total
+
+    def curvature(self, h: Rows, centred: bool) -> _Curvatures:
+        """Return what gives ``X' diag(s h) X`` row by row."""
+        center, own = self.center(h) if centred else None, zip(self.blocks, h, strict=True)
+        return _Curvatures([block.design.curvature(block.s * part, center) for block, part in own])
+
+    def hessian(self, h: Rows, centred: bool) -> Vector:
+        """Compute ``X' diag(s h) X``, X centred by these weights where an intercept is eliminated."""
+        center = self.center(h) if centred else None
+        own = zip(self.blocks, h, strict=True)
+        return _added([block.design.hessian(block.s * part, center) for block, part in own])
+
+    def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I: the root of the blocks' own, one below the other."""
+        center, own = self.center(h) if centred else None, zip(self.blocks, h, strict=True)
+        share = lam / len(self.blocks)
+        roots = [block.design.hessian_root(block.s * part, center, share) for block, part in own]
+        return np.asarray(np.linalg.qr(np.vstack(roots), mode="r"))
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""

@@ -9,8 +9,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import DenseDesign, Design, Step, spectral_bound
-from diht.losses import Loss
+from diht.design import (
+    CoordinateAscent,
+    Curvature,
+    DenseDesign,
+    Design,
+    EndOfPath,
+    ProximalAscent,
+    Step,
+    central_path,
+    spectral_bound,
+)
+from diht.design.gram import Gram, PreciseGram, gram, precise_gram
+from diht.losses import Loss, Pieces
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.partition import Blocks, make_blocks
 
@@ -39,6 +50,10 @@ class ChosenInMemory(Chosen):
     def rows_of(self, samples: MemorySamples) -> Vector:
         """Return their rows of X."""
         return samples.design.rows(self.indices)
+
+    def first(self, most: int) -> ChosenInMemory:
+        """Return the first of them."""
+        return ChosenInMemory(self.indices[:most])
 
     def patched(self, rows: Rows, values: Vector) -> Rows:
         """Return a copy of a vector with other entries of theirs."""
@@ -92,6 +107,33 @@ class MemorySamples(Samples):
         """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
         return spectral_bound(self.design, self.s, rows=part)
 
+    def largest_square(self) -> float:
+        """Return ``max_i s_i ||x_i||^2``."""
+        return float(np.max(self.s * self.design.row_norms_sq(), initial=0.0))
+
+    def ascent(self, loss: Loss, lam: float, fit_intercept: bool, alpha: Rows) -> CoordinateAscent:
+        """Return coordinate ascent from a dual point, which it changes in place; on few features."""
+        rng = np.random.default_rng(0)
+        return CoordinateAscent(self.design, loss, self.y, self.s, lam, fit_intercept, alpha, rng)
+
+    def proximal_ascent(
+        self,
+        features: Indices | None,
+        loss: Loss,
+        lam: float,
+        fit_intercept: bool,
+        m: int,
+        inside: NDArray[np.bool_],
+        alpha: Rows,
+        seed: int,
+    ) -> ProximalAscent:
+        """Return the relaxation's ascent from a dual point, which it changes in place; on some features."""
+        return ProximalAscent(self.design, features, loss, self.y, self.s, lam, fit_intercept, m, inside, alpha, seed)
+
+    def central_path(self, pieces: Pieces, lam: float, fit_intercept: bool, rtol: float) -> EndOfPath:
+        """Follow the central path of a loss of straight and quadratic pieces; on few features."""
+        return central_path(self.design, pieces, self.y, self.s, lam, fit_intercept, rtol)
+
     def square_sum(self, part: Rows) -> float:
         """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
         return float((self.s[part] * self.design.row_norms_sq()[part]).sum())
@@ -103,6 +145,42 @@ class MemorySamples(Samples):
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
         return float(self.s[part].sum())
+
+    def formed(self) -> MemorySamples:
+        """Return the samples with X dense, in float64."""
+        return MemorySamples(self.design.formed(), self.y, self.s)
+
+    def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
+        """Compute the Gram matrix of some columns and the targets."""
+        return gram(self.design, self.y, self.s, centred, features, known)
+
+    def precise_gram(self, centred: bool) -> PreciseGram | None:
+        """Compute the Gram matrix of all columns and the targets in twice the precision; None where it is too large for that."""
+        return precise_gram(self.design, self.y, self.s, centred)
+
+    def ridge(self, lam: float, centred: bool) -> Vector | None:
+        """Minimise the squared error plus a ridge, where X is small."""
+        from diht.design.least_squares import ridge
+
+        level = self.s @ self.y if centred else 0.0  # the design is centred then
+        return ridge(self.design, self.y - level, self.s, lam)
+
+    def moments(self, h: Rows) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s_i h_i``, divided by their sum."""
+        c = self.s * h
+        return self.design.moments(c / float(c.sum()))
+
+    def curvature(self, h: Rows, centred: bool) -> Curvature:
+        """Return what gives ``X' diag(s h) X`` row by row."""
+        return self.design.curvature(self.s * h, self.center(h) if centred else None)
+
+    def hessian(self, h: Rows, centred: bool) -> Vector:
+        """Compute ``X' diag(s h) X``, X centred by these weights where an intercept is eliminated."""
+        return self.design.hessian(self.s * h, self.center(h) if centred else None)
+
+    def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I."""
+        return self.design.hessian_root(self.s * h, self.center(h) if centred else None, lam)
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""

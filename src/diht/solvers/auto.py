@@ -10,7 +10,6 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.least_squares import ridge
 from diht.duality import Bound, dual_from_primal, lower_bound, upper_bound
 from diht.fit import Fit
 from diht.problem import Problem
@@ -213,7 +212,7 @@ class Auto(Solver):
                 grown = True
                 self._grow(problem, state, b)
             before, own = own, inner.engine.value - inner.bound.value
-            proved = before < np.inf and bool(np.any(inner.bound.alpha))  # infinite on a new working set
+            proved = before < np.inf and problem.samples.any(inner.bound.alpha)  # infinite on a new working set
             slow = slow + 1 if proved and own > _PROGRESS * before else 0
             aimless = aimless + 1 if not proved and inner.engine.gap > _PROGRESS * unproved else 0
             unproved = inner.engine.gap
@@ -251,8 +250,7 @@ class Auto(Solver):
             support = problem.constraint.select(self._easy_model(problem, state) if easy else -g)
             state.pool.add(refit(problem, support, None, b, _GUESS, state.stop))
             return True
-        level = problem.s @ problem.y if problem.fit_intercept else 0.0  # the design is centred then
-        w = ridge(problem.design, problem.y - level, problem.s, 0.5 * problem.lam)
+        w = problem.samples.ridge(0.5 * problem.lam, problem.fit_intercept)
         if w is not None:
             self._fit(problem, state, problem.constraint.select(w), np.zeros(d), b)
         return w is not None
@@ -418,7 +416,7 @@ class Auto(Solver):
 
 def _curvature(problem: Problem) -> float:
     """Return the curvature of the squared loss along a feature, on average."""
-    return float(problem.s.mean() * np.square(problem.design.column_norms()).mean()) / problem.loss.mu
+    return float(problem.samples.mean_weight * np.square(problem.design.column_norms()).mean()) / problem.loss.mu
 
 
 def _is_lean(problem: Problem) -> bool:

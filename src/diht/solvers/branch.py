@@ -293,7 +293,7 @@ class NewtonNodes(Nodes):
             engine.improve()
             proved = lower_bound(part, engine.alpha)
             if proved.value > best.value:
-                best = replace(proved, alpha=proved.alpha.copy())
+                best = replace(proved, alpha=part.samples.copy(proved.alpha))
             open_gap = max(objective - best.value, 0.0)
             left = engine.value - max(best.value, engine.dual)
             solved = best.value >= objective or left <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))

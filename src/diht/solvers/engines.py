@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.constraint import Constraint
-from diht.design import Design, ProximalAscent, spectral_bound
 from diht.design.quadratic import Minimiser
 from diht.duality import feasible
 from diht.losses import Loss
 from diht.problem import Problem
+from diht.samples import Rows
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
 from diht.solvers.steps import longest_step
@@ -53,11 +53,11 @@ class Engine(ABC):
 
     many = False  # whether so many models are to come that compiled sums pay, however short
 
-    def __init__(self, problem: Problem, features: Indices | None, alpha: Vector) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows) -> None:
+        self.problem, self.samples = problem, problem.samples
         self.constraint: Constraint = problem.constraint if features is None else problem.constraint.within(features)
         self.alpha = alpha
-        self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, np.zeros_like(problem.y)
+        self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, self.samples.full(0.0)
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.g = np.zeros_like(self.w)  # X'(s alpha) over its features
 
@@ -77,20 +77,18 @@ class Engine(ABC):
         """Whether a gap is so narrow that no dual point which the engine finds can close any of it."""
         return False
 
-    def take(self, w: Vector, product: Vector, b: float) -> None:
+    def take(self, w: Vector, product: Rows, b: float) -> None:
         """Take a model, given Xw, with its best intercept (searched from b)."""
-        problem = self.problem
+        problem, samples = self.problem, self.samples
         if problem.fit_intercept:
-            b = problem.samples.best_intercept(problem.loss, product, b, self.many)
-        self.w, self.b, self.u = w, b, product + b
-        loss = float(problem.s @ problem.loss.value(self.u, problem.y))
-        self.value = loss + problem.lam * self.constraint.relaxation(w)
+            b = samples.best_intercept(problem.loss, product, b, self.many)
+        self.w, self.b, self.u = w, b, samples.shifted(product, b)
+        self.value = samples.value(problem.loss, self.u) + problem.lam * self.constraint.relaxation(w)
 
-    def measure(self, alpha: Vector, g: Vector) -> None:
+    def measure(self, alpha: Rows, g: Vector) -> None:
         """Keep a dual point if it is the best so far, given X'(s alpha), and measure the gap."""
         problem = self.problem
-        conjugate = float(problem.s @ problem.loss.conjugate(alpha, problem.y))
-        dual = -conjugate - self.constraint.opposite.value(g) / (2.0 * problem.lam)
+        dual = -self.samples.conjugate(problem.loss, alpha) - self.constraint.opposite.value(g) / (2.0 * problem.lam)
         if dual >= self.dual:
             self.alpha, self.dual, self.g = alpha, dual, g
         self.gap = self.value - self.dual
@@ -99,18 +97,15 @@ class Engine(ABC):
 class AscentEngine(Engine):
     """Coordinate ascent around a proximal point: for many features, or many samples."""
 
-    def __init__(
-        self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, seed: int
-    ) -> None:
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float, seed: int) -> None:
         super().__init__(problem, features, alpha)
         m, inside, _ = self.constraint.free(len(self.w))
         held = np.zeros(len(self.w) if len(inside) else 0, dtype=bool)
         held[inside] = True
-        self.ascent = ProximalAscent(
-            problem.design, features, problem.loss, problem.y, problem.s, problem.lam, problem.fit_intercept, m, held,
-            alpha.copy(), seed,
-        )  # fmt: skip
-        kappa = max(float(np.square(problem.s) @ problem.design.row_norms_sq()), _STRENGTH * problem.lam)
+        self.ascent = self.samples.proximal_ascent(
+            features, problem.loss, problem.lam, problem.fit_intercept, m, held, self.samples.copy(alpha), seed
+        )
+        kappa = max(self.ascent.strength, _STRENGTH * problem.lam)
         self.w, self.b = (w if features is None else w[features]).copy(), b
         self.ascent.restart(kappa, self.w, b)
         self.epochs = int(np.clip(_WORK / max(1, self.ascent.part.nbytes // 12), _FEWEST_EPOCHS, _MOST_EPOCHS))
@@ -120,8 +115,9 @@ class AscentEngine(Engine):
         problem = self.problem
         self.ascent.run(self.epochs)
         w, b = self.ascent.model
-        alpha = feasible(problem, self.ascent.alpha.copy())  # kept with its g, while the ascent goes on
-        product, g = self.ascent.products(w, problem.s * alpha)
+        # Kept with its g, while the ascent goes on.
+        alpha = feasible(problem, self.samples.copy(self.ascent.alpha))
+        product, g = self.ascent.products(w, alpha)
         self.take(w.copy(), product, b)
         self.measure(alpha, g)
 
@@ -139,40 +135,40 @@ class NewtonEngine(Engine):
     """
 
     def __init__(
-        self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, many: bool = False
+        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float, many: bool = False
     ) -> None:
         super().__init__(problem, features, alpha)
-        part = problem.design if features is None else problem.design.columns(features)
+        part = self.samples if features is None else self.samples.columns(features)
         self.part = part.formed()
-        self.curved = part if part.has_short_rows else self.part  # of which Hessians are formed
+        self.curved = part if part.design.has_short_rows else self.part  # of which Hessians are formed
         if features is not None:
-            problem.design.count_reads_of(part)
+            problem.design.count_reads_of(part.design)
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
         self.begin(w if features is None else w[features], b)
 
-    def restart(self, problem: Problem, w: Vector, alpha: Vector) -> None:
+    def restart(self, problem: Problem, w: Vector, alpha: Rows) -> None:
         """Take up another constraint on the same features, from a model and a dual point."""
-        self.problem, self.constraint, self.alpha, self.predicted = problem, problem.constraint, alpha, alpha
+        self.problem, self.samples = problem, problem.samples
+        self.constraint, self.alpha, self.predicted = problem.constraint, alpha, alpha
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
 
     def begin(self, w: Vector, b: float) -> None:
         """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
-        problem = self.problem
         self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
         self.m, inside, outside = self.constraint.free(len(w))
         self.state = np.zeros(len(w), dtype=np.int8)
         self.state[inside], self.state[outside] = 1, -1
-        self.size = float(problem.s @ np.abs(problem.y)) or 1.0
+        self.size = self.samples.target_size
         self.smooth(_SMOOTHING)
         w = w.copy()
         w[outside] = 0.0
         if self.m <= 0:
             w[self.state == 0] = 0.0
-        nothing = self.smoothed(np.zeros_like(w), np.zeros_like(problem.y), b)
-        self.model = min(self.smoothed(w, self.part.matvec(w), b), nothing, key=lambda model: model.value)
+        nothing = self.smoothed(np.zeros_like(w), self.samples.full(0.0), b)
+        self.model = min(self.smoothed(w, self.part.margins(w), b), nothing, key=lambda model: model.value)
         self.take(self.model.w, self.model.product, self.model.b)
 
     def smooth(self, strength: float) -> None:
@@ -186,13 +182,13 @@ class NewtonEngine(Engine):
         else:
             self.loss, self.strength = loss, 0.0
 
-    def smoothed(self, w: Vector, product: Vector, b: float) -> _Model:
+    def smoothed(self, w: Vector, product: Rows, b: float) -> _Model:
         """The model of w with its best intercept, for the smoothed loss."""
         problem = self.problem
         if problem.fit_intercept:
-            b = problem.samples.best_intercept(self.loss, product, b, self.many)
-        value = float(problem.s @ self.loss.value(product + b, problem.y)) + problem.lam * self.constraint.relaxation(w)
-        return _Model(w, product, b, value)
+            b = self.samples.best_intercept(self.loss, product, b, self.many)
+        value = self.samples.value(self.loss, self.samples.shifted(product, b))
+        return _Model(w, product, b, value + problem.lam * self.constraint.relaxation(w))
 
     def improve(self) -> None:
         """Make one step, with less smoothing once that has done its work."""
@@ -209,7 +205,7 @@ class NewtonEngine(Engine):
         self.take(new.w, new.product, new.b)
         self.predicted = feasible(problem, self.predicted)
         for alpha in (feasible(problem, self.slopes(new)), self.predicted):
-            self.measure(alpha, self.part.rmatvec(problem.s * alpha))
+            self.measure(alpha, self.part.pull(alpha))
         narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
         lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
         self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
@@ -217,25 +213,26 @@ class NewtonEngine(Engine):
         self.least_gap = min(self.gap, self.least_gap)
         in_vain = self.idle >= _IDLE or self.in_vain >= _IN_VAIN or self.inexact >= _INEXACT
         self.finished = self.finished or in_vain
-        problem.design.count(5.0 * self.part.nbytes / max(1, problem.design.nbytes))  # a Hessian and four products
+        problem.design.count(
+            5.0 * self.part.design.nbytes / max(1, problem.design.nbytes)
+        )  # a Hessian and four products
 
     def hides(self, gap: float) -> bool:
         """Whether it is far below what the least smoothing costs a dual point."""
         return self.strength > 0.0 and gap <= _PROGRESS * _LEAST_SMOOTHING * self.size
 
-    def slopes(self, model: _Model) -> Vector:
+    def slopes(self, model: _Model) -> Rows:
         """Derivatives of the smoothed loss, which are in F."""
-        return np.asarray(self.loss.derivative(model.product + model.b, self.problem.y))
+        return self.samples.slopes(self.loss, self.samples.shifted(model.product, model.b))
 
     def smoothed_gap(self, model: _Model) -> float:
         """Gap of the smoothed relaxation."""
         return model.value - max(map(self.smoothed_dual, (self.slopes(model), self.predicted)))
 
-    def smoothed_dual(self, alpha: Vector) -> float:
+    def smoothed_dual(self, alpha: Rows) -> float:
         """Dual value for the smoothed loss."""
-        problem = self.problem
-        value = self.constraint.opposite.value(self.part.rmatvec(problem.s * alpha))
-        return -float(problem.s @ self.loss.conjugate(alpha, problem.y)) - value / (2.0 * problem.lam)
+        value = self.constraint.opposite.value(self.part.pull(alpha))
+        return -self.samples.conjugate(self.loss, alpha) - value / (2.0 * self.problem.lam)
 
     def step(self, model: _Model) -> _Model:
         """Return a better model, or the same if there is none.
@@ -243,20 +240,20 @@ class NewtonEngine(Engine):
         Where the curvature at the model is that of a small region only, a short step and one with the mean curvature of a longer
         step compete: either may gain a thousand times less than the other.
         """
-        problem, y = self.problem, self.problem.y
-        margins, best = model.product + model.b, model
+        samples = self.samples
+        margins, best = samples.shifted(model.product, model.b), model
         slopes = self.predicted = self.slopes(model)
-        gradient = self.part.rmatvec(problem.s * slopes)
-        curvature = np.asarray(self.loss.second_derivative(margins, y))
+        gradient = self.part.pull(slopes)
+        curvature = samples.curvatures(self.loss, margins)
         futile = 0  # attempts in a row of which no size will do
         for attempt in range(_ATTEMPTS):
             if attempt == _ATTEMPTS - 1 and self.loss.mu > 0.0:
-                curvature = np.full_like(y, 1.0 / self.loss.mu)  # no less than the true one anywhere
-            target, promised = self.minimiser(model, gradient, problem.s * curvature)
+                curvature = samples.full(1.0 / self.loss.mu)  # no less than the true one anywhere
+            target, promised = self.minimiser(model, gradient, curvature)
             if not promised > _EXACT * abs(model.value):
                 break
             direction = target - model.w
-            change = self.part.matvec(direction)
+            change = self.part.margins(direction)
             if attempt == 0:
                 self.predicted = self.linear_slopes(slopes, curvature, change)
             taken = self.descent(model, direction, change, promised)
@@ -272,35 +269,38 @@ class NewtonEngine(Engine):
             curvature = self.secant(margins, change)
         return best if model.value - best.value > _EXACT * abs(model.value) else model
 
-    def descent(self, model: _Model, direction: Vector, change: Vector, promised: float) -> tuple[float, _Model] | None:
+    def descent(self, model: _Model, direction: Vector, change: Rows, promised: float) -> tuple[float, _Model] | None:
         """Return the longest step that gains a share of what its size promises, and the model that it leads to."""
 
         def trial(size: float) -> _Model:
-            return self.smoothed(model.w + size * direction, model.product + size * change, model.b)
+            return self.smoothed(model.w + size * direction, self.samples.moved(model.product, change, size), model.b)
 
         def gains(trial: _Model, size: float) -> bool:
             return trial.value <= model.value - _ARMIJO * size * promised
 
         return longest_step(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES, trial, gains)
 
-    def linear_slopes(self, slopes: Vector, curvature: Vector, change: Vector) -> Vector:
+    def linear_slopes(self, slopes: Rows, curvature: Rows, change: Rows) -> Rows:
         """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.
 
         They are the dual point of the quadratic model: where the loss bends so sharply that rounding of the margins moves the
         slopes, these satisfy the optimality conditions and those of the new model do not.
         """
-        weights = self.problem.s * curvature
-        total = float(weights.sum())
-        drift = -float(weights @ change) / total if self.problem.fit_intercept and total > 0.0 else 0.0
-        return np.asarray(slopes + curvature * (change + drift))
+        drift = self.samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
+        return self.samples.map(lambda y, s, a, h, v: a + h * (v + drift), slopes, curvature, change)
 
-    def secant(self, margins: Vector, change: Vector) -> Vector:
+    def secant(self, margins: Rows, change: Rows) -> Rows:
         """Mean curvature of each sample's loss along a change of the margins that went too far."""
-        y, far = self.problem.y, np.abs(change) > 1e-9 * (1.0 + np.abs(margins))
-        rise = self.loss.derivative(margins + change, y) - self.loss.derivative(margins, y)
-        return np.asarray(np.where(far, rise / np.where(far, change, 1.0), self.loss.second_derivative(margins, y)))
+        loss = self.loss
 
-    def minimiser(self, model: _Model, gradient: Vector, curvature: Vector) -> tuple[Vector, float]:
+        def mean(y: Vector, s: Vector, u: Vector, v: Vector) -> Vector:
+            far = np.abs(v) > 1e-9 * (1.0 + np.abs(u))
+            rise = loss.derivative(u + v, y) - loss.derivative(u, y)
+            return np.asarray(np.where(far, rise / np.where(far, v, 1.0), loss.second_derivative(u, y)))
+
+        return self.samples.map(mean, margins, change)
+
+    def minimiser(self, model: _Model, gradient: Vector, curvature: Rows) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
         n, lam = len(model.w), self.problem.lam
         K = np.empty((n + 1, n + 1))
@@ -333,7 +333,7 @@ class NewtonEngine(Engine):
 @dataclass(frozen=True, eq=False)
 class _Model:
     w: Vector
-    product: Vector  # Xw
+    product: Rows  # Xw
     b: float
     value: float
 
@@ -341,13 +341,13 @@ class _Model:
 class GradientEngine(Engine):
     """Accelerated proximal gradients: for a loss without compiled steps on many features."""
 
-    def __init__(self, problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float) -> None:
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float) -> None:
         super().__init__(problem, features, alpha)
-        self.part: Design = problem.design if features is None else problem.design.columns(features)
-        size = float(problem.s @ np.abs(problem.y)) or 1.0
+        self.part = self.samples if features is None else self.samples.columns(features)
+        size = self.samples.target_size
         self.loss = problem.loss if problem.loss.differentiable else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
         self.bounded = self.loss.mu > 0.0
-        self.curvature = spectral_bound(self.part, problem.s) / (self.loss.mu if self.bounded else 1.0)
+        self.curvature = self.part.spectral_bound() / (self.loss.mu if self.bounded else 1.0)
         self.point = (w if features is None else w[features]).copy()
         self.last, self.momentum, self.b = self.point.copy(), 1.0, b
 
@@ -355,22 +355,24 @@ class GradientEngine(Engine):
         """Make some steps."""
         problem = self.problem
         for _ in range(10):
-            product = self.part.matvec(self.point)
-            b = problem.samples.best_intercept(self.loss, product, self.b) if problem.fit_intercept else 0.0
-            slopes = np.asarray(self.loss.derivative(product + b, problem.y))
-            gradient = self.part.rmatvec(problem.s * slopes)
-            w = self.proximal(gradient, product, b)
+            product = self.part.margins(self.point)
+            b = self.samples.best_intercept(self.loss, product, self.b) if problem.fit_intercept else 0.0
+            u = self.samples.shifted(product, b)
+            w = self.proximal(self.part.pull(self.samples.slopes(self.loss, u)), u, b)
             following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.momentum**2))
             if (self.point - w) @ (w - self.last) > 0.0:
                 following = self.momentum = 1.0
             self.point = w + (self.momentum - 1.0) / following * (w - self.last)
             self.last, self.momentum, self.b = w, following, b
-        self.take(w, self.part.matvec(w), self.b)
-        slopes = problem.loss.project(self.loss.derivative(self.u, problem.y), problem.y)
-        alpha = feasible(problem, np.asarray(slopes))
-        self.measure(alpha, self.part.rmatvec(problem.s * alpha))
+        self.take(w, self.part.margins(w), self.b)
+        alpha = feasible(problem, self.samples.slopes(self.loss, self.u))
+        self.measure(alpha, self.part.pull(alpha))
 
-    def proximal(self, gradient: Vector, product: Vector, b: float) -> Vector:
+    def rise(self, y: Vector, u: Vector, before: Vector) -> Vector:
+        """By how much the losses rise."""
+        return np.asarray(self.loss.value(u, y) - self.loss.value(before, y))
+
+    def proximal(self, gradient: Vector, u: Rows, b: float) -> Vector:
         """A proximal step from the point; where the curvature has no bound, one that the loss at its end agrees with."""
         problem = self.problem
         if not self.bounded:
@@ -380,19 +382,19 @@ class GradientEngine(Engine):
             w = self.constraint.prox(self.point - step * gradient, step * problem.lam)
             if self.bounded:
                 return w
-            change, reached = w - self.point, self.part.matvec(w)
-            rise = problem.s @ (self.loss.value(reached + b, problem.y) - self.loss.value(product + b, problem.y))
+            change = w - self.point
+            rise = self.samples.total(self.rise, self.part.margins(w, b), u)
             model = float(gradient @ change) + 0.5 * float(change @ change) / step
-            size = float(problem.s @ self.loss.value(product + b, problem.y))
+            size = self.samples.value(self.loss, u)
             if rise <= model + _EXACT * size or not np.any(change):
                 return w
             self.curvature = 2.0 / step
 
 
-def engine_for(problem: Problem, features: Indices | None, alpha: Vector, w: Vector, b: float, seed: int = 0) -> Engine:
+def engine_for(problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float, seed: int = 0) -> Engine:
     """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
     size = problem.shape[1] if features is None else len(features)
-    compiled = problem.loss.kernel() is not None
+    compiled = problem.loss.kernel() is not None and problem.samples.whole
     if newton_pays(problem, size):
         return NewtonEngine(problem, features, alpha, w, b)
     if compiled and problem.constraint.is_plain:

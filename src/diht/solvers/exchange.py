@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Curvature, Design
+from diht.design import Design
 from diht.design.definite import Definite
 from diht.problem import Problem
+from diht.samples import Curvatures, Rows, Samples
 
 __all__ = ["Hessian", "Quadratic"]
 
@@ -37,23 +38,23 @@ _MOST_KEPT = 2e7  # entries of the rows of H that are kept
 class Hessian:
     """H = A'CA + lam I by its rows, which are kept; zero but for the columns that A stands for."""
 
-    root: Curvature | None
+    root: Curvatures | None  # gives rows of A'CA, C the diagonal of the curvatures; None where all are known
     columns: Indices
     lam: float
     diagonal: Vector
     known: dict[int, Vector] = field(default_factory=dict)
 
     @classmethod
-    def whole(cls, problem: Problem, c: Vector) -> Hessian:
+    def whole(cls, problem: Problem, h: Rows) -> Hessian:
         """Form all of H at once: on short rows that takes less than a few rows of a dense product."""
-        H = problem.design.hessian(c, problem.fit_intercept)
+        H = problem.samples.hessian(h, problem.fit_intercept)
         H[np.diag_indices(len(H))] += problem.lam
         return cls(None, np.arange(len(H)), problem.lam, np.diag(H).copy(), dict(enumerate(H)))
 
     @classmethod
-    def weighted(cls, Z: Design, columns: Indices, c: Vector, problem: Problem) -> Hessian:
-        """Take A = Z, dense, centred by the weights c where there is an intercept."""
-        root = Z.curvature(c, problem.fit_intercept)
+    def weighted(cls, part: Samples, columns: Indices, h: Rows, problem: Problem) -> Hessian:
+        """Take A = X of a part, dense, centred by the weights s h where there is an intercept."""
+        root = part.curvature(h, problem.fit_intercept)
         diagonal = np.full(problem.shape[1], problem.lam)
         diagonal[columns] += root.gram_diagonal()
         return cls(root, columns, problem.lam, diagonal)
@@ -61,7 +62,7 @@ class Hessian:
     def count(self, design: Design) -> None:
         """Count what has been read of A."""
         if self.root is not None:
-            design.count_reads_of(self.root)
+            self.root.charge(design)
 
     def rows(self, chosen: Indices) -> Matrix:
         """Return some rows of H; those not known yet come from one product."""

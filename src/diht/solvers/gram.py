@@ -191,10 +191,8 @@ class GramRelaxation:
         problem = self.problem
         whole = len(self.features) == problem.shape[1]
         if self.sigma == 0.0 and whole and (constraint is None or constraint is problem.constraint):
-            r = problem.y - problem.design.matvec(p, support=np.flatnonzero(p))
-            if problem.fit_intercept:
-                r -= float(problem.s @ r) / float(problem.s.sum())
-            return lower_bound(problem, -2.0 * r)
+            r = problem.samples.residuals(p, problem.fit_intercept)
+            return lower_bound(problem, problem.samples.map(lambda y, s, r: -2.0 * r, r))
         return shifted_bound(problem, p, self.sigma, self.features, ceiling, origin, constraint)
 
     # The working set
@@ -202,10 +200,7 @@ class GramRelaxation:
     def _first(self) -> Indices:
         """The features that go with the targets best, per unit of p."""
         problem = self.problem
-        centred = (
-            problem.y - float(problem.s @ problem.y) / float(problem.s.sum()) if problem.fit_intercept else problem.y
-        )
-        h = problem.design.rmatvec(problem.s * centred)
+        h = problem.samples.pull(problem.samples.residuals(np.zeros(problem.shape[1]), problem.fit_intercept))
         best = top_k(h[self.features], min(len(self.features), max(_FIRST, 4 * problem.constraint.size)))
         return self.features[best]
 
@@ -274,10 +269,7 @@ class GramRelaxation:
     ) -> tuple[Relaxation, Indices]:
         """Look at all features in play: the bound on them, and the ones outside the working set that ought to be in it."""
         problem, p = self.problem, solved.p
-        r = problem.y - problem.design.matvec(p, support=np.flatnonzero(p))
-        if problem.fit_intercept:
-            r -= float(problem.s @ r) / float(problem.s.sum())
-        c = problem.design.rmatvec(problem.s * r) + self.sigma * p
+        c = problem.samples.pull(problem.samples.residuals(p, problem.fit_intercept)) + self.sigma * p
         c[~self._in_play] = 0.0
         rho = 0.5 * lam + self.sigma
         missing = (constraint.value(c) - constraint.value(solved.c)) / rho

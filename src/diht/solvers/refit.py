@@ -23,12 +23,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import CoordinateAscent, Design, central_path
+from diht.design import Design
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal
 from diht.fit import Fit
 from diht.losses import Loss, Pieces
 from diht.problem import Problem
+from diht.samples import Rows, Samples
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 from diht.solvers.steps import longest_step
@@ -38,7 +39,7 @@ __all__ = ["Objective", "refit"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Equations = Callable[
-    [Vector], Callable[[Vector], Vector]
+    [Rows], Callable[[Vector], Vector]
 ]  # from the curvatures of the samples and a gradient to a direction
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
@@ -56,6 +57,7 @@ _HALVINGS = tuple(
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
+_EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _SINGULAR = 1e-12  # share of a column that is independent of those before it, below which rounding may be all of it
 _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
@@ -88,12 +90,11 @@ def _refit(
     stop: Callable[[], bool],
 ) -> Fit:
     """Do so whatever the signs."""
-    design = problem.design.columns(support)
+    part = problem.samples.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
-    objective = Objective(problem, support, design, problem.loss, stop)
-    nothing = np.zeros_like(problem.y)
-    best = _method(objective)(objective, x, b, rtol) if len(support) else objective.model(x, nothing, b)
-    problem.design.count_reads_of(design)
+    objective = Objective(problem, support, part, problem.loss, stop)
+    best = _method(objective)(objective, x, b, rtol) if len(support) else objective.nothing(b)
+    problem.design.count_reads_of(part.design)
     return best
 
 
@@ -130,7 +131,7 @@ def _within_signs(
             continue
         now, best = target, fit
         held = np.setdiff1d(support, free)
-        slopes = problem.design.columns(held).rmatvec(problem.s * dual_from_primal(problem, target, b, fit.u))
+        slopes = problem.samples.columns(held).pull(dual_from_primal(problem, target, b, fit.u))
         gains = np.maximum(-sign[held] * slopes, 0.0)
         enough = 2.0 * problem.lam * max(rtol, _EXACT) * abs(fit.objective)
         if float(gains @ gains) <= enough or fit.objective >= last or stop():
@@ -141,8 +142,8 @@ def _within_signs(
 
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
-    loss, design = objective.loss, objective.design
-    if loss.pieces is not None:
+    loss, design = objective.loss, objective.part.design
+    if loss.pieces is not None and objective.part.whole:
         short, worth = (_SHORT_FAST, _PER_ENTRY_FAST) if _ascends_fast(objective) else (_SHORT, _PER_ENTRY)
         long = _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12))
         if long and loss.kernel() is not None:
@@ -157,7 +158,7 @@ def _ascends_fast(objective: Objective) -> bool:
     problem = objective.problem
     if objective.loss.mu > 0.0:
         return True
-    return float(np.max(problem.s * objective.design.row_norms_sq(), initial=0.0)) <= 0.3 * problem.lam
+    return objective.part.largest_square() <= 0.3 * problem.lam
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,24 +167,29 @@ class Objective:
 
     problem: Problem
     support: Indices
-    design: Design  # its columns
+    part: Samples  # of its columns
     loss: Loss
     stop: Callable[[], bool] = never
     many: bool = False  # whether so many models are to come that compiled sums pay, however short
 
-    def model(self, x: Vector, product: Vector, b: float) -> Fit:
-        """Return the model of x with its best intercept (searched from b), given Xx."""
-        problem = self.problem
+    def model(self, x: Vector, b: float, product: Rows | None = None) -> Fit:
+        """Return the model of x with its best intercept (searched from b); Xx is taken where it is known."""
+        problem, part = self.problem, self.part
+        u = part.margins(x) if product is None else product
         if problem.fit_intercept:
-            b = problem.samples.best_intercept(self.loss, product, b, self.many)
-            product = product + b
-        value = float(problem.s @ self.loss.value(product, problem.y) + 0.5 * problem.lam * (x @ x))
-        return Fit(problem.shape[1], self.support, x, b, value, product)
+            b = part.best_intercept(self.loss, u, b, self.many)
+            u = part.shifted(u, b)
+        value = part.value(self.loss, u) + float(0.5 * problem.lam * (x @ x))
+        return Fit(problem.shape[1], self.support, x, b, value, u)
+
+    def nothing(self, b: float) -> Fit:
+        """Return the model without features."""
+        return self.model(np.zeros(len(self.support)), b, self.part.full(0.0))
 
     def gradient(self, model: Fit) -> Vector:
         """Return the gradient of phi."""
-        slopes = self.problem.s * self.loss.derivative(model.u, self.problem.y)
-        return np.asarray(self.design.rmatvec(slopes) + self.problem.lam * model.values)
+        pull = self.part.pull(self.part.slopes(self.loss, model.margins(self.problem)))
+        return np.asarray(pull + self.problem.lam * model.values)
 
 
 def _direct_cost(design: Design) -> float:
@@ -206,16 +212,13 @@ def _interior(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     return min(best, polished, key=lambda model: model.objective)
 
 
-def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple[Fit, float, Vector]:
+def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple[Fit, float, Rows]:
     """Return the interior point method's model, a lower bound and the dual point behind it."""
-    problem, design = objective.problem, objective.design
-    x, b, bound, seen, point = central_path(
-        design, pieces, problem.y, problem.s, problem.lam, problem.fit_intercept, rtol
-    )
-    model = objective.model(x, design.matvec(x), b)
-    alpha = np.asarray(objective.loss.derivative(model.u, problem.y))
-    alpha[seen] = point
-    return model, bound, alpha
+    problem, part = objective.problem, objective.part
+    end = part.central_path(pieces, problem.lam, problem.fit_intercept, rtol)
+    model = objective.model(end.x, end.b)
+    slopes = part.slopes(objective.loss, model.margins(problem))  # of samples without weight
+    return model, end.bound, part.map(lambda y, s, a, own: np.where(s > 0.0, own, a), slopes, end.alpha)
 
 
 def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
@@ -223,24 +226,21 @@ def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
 
     Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
     """
-    problem, design, rtol = objective.problem, objective.design, max(rtol, 1e-10)
-    best = objective.model(x, design.matvec(x), b)
-    alpha = np.asarray(problem.loss.project(problem.loss.derivative(best.u, problem.y), problem.y)).copy()
-    ascent = CoordinateAscent(
-        design, problem.loss, problem.y, problem.s, problem.lam, problem.fit_intercept, alpha, np.random.default_rng(0)
-    )
+    problem, part, loss, rtol = objective.problem, objective.part, objective.problem.loss, max(rtol, 1e-10)
+    best = objective.model(x, b)
+    alpha = part.map(lambda y, s, u: loss.project(loss.derivative(u, y), y).copy(), best.margins(problem))
+    ascent = part.ascent(loss, problem.lam, problem.fit_intercept, alpha)
     for epoch in range(1, _MAX_EPOCHS + 1):
         ascent.epoch()
         if epoch % _EPOCHS_BETWEEN_GAPS and not objective.stop():
             continue
-        feasible = problem.samples.balanced(problem.loss, alpha) if problem.fit_intercept else alpha
-        x = -design.rmatvec(problem.s * feasible) / problem.lam
-        bound = -float(problem.s @ problem.loss.conjugate(feasible, problem.y)) - 0.5 * problem.lam * float(x @ x)
-        candidate = objective.model(x, design.matvec(x), best.b)
-        best = min(best, candidate, key=lambda model: model.objective)
+        feasible = part.balanced(loss, alpha) if problem.fit_intercept else alpha
+        x = -part.pull(feasible) / problem.lam
+        bound = -part.conjugate(loss, feasible) - 0.5 * problem.lam * float(x @ x)
+        best = min(best, objective.model(x, best.b), key=lambda model: model.objective)
         if best.objective - bound <= rtol * abs(best.objective) or objective.stop():
             return best
-    return (_newton if problem.loss.differentiable else _smoothed)(objective, best.values, best.b, rtol)
+    return (_newton if loss.differentiable else _smoothed)(objective, best.values, best.b, rtol)
 
 
 def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
@@ -249,15 +249,15 @@ def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     It begins at the model without features where that is better than the given one. A Hessian serves once more where little is left
     to do, if it changes smoothly. A direction whose every step gains no more than rounding hides is one of rounding.
     """
-    problem, design = objective.problem, objective.design
-    equations = _direction(problem, design)
-    model = objective.model(x, design.matvec(x), b)
+    problem, part = objective.problem, objective.part
+    equations = _direction(problem, part)
+    model = objective.model(x, b)
     if np.any(x):
-        nothing = objective.model(np.zeros_like(x), np.zeros_like(problem.y), b)
-        model = min(model, nothing, key=lambda model: model.objective)
+        model = min(model, objective.nothing(b), key=lambda model: model.objective)
     gradient = objective.gradient(model)
     direction, before, decrease = np.zeros_like(gradient), 0.0, 0.0
-    curvature, solve = np.empty(0), None
+    curvature: Rows = None
+    solve = None
     for _ in range(_MAX_NEWTON):
         if objective.stop():
             break
@@ -266,7 +266,7 @@ def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
             decrease = -float(gradient @ direction)
         again = objective.loss.smoothness >= 2 and decrease <= max(0.5 * rtol * abs(model.objective), _REUSED * before)
         if solve is None or not again:
-            curvature = problem.s * objective.loss.second_derivative(model.u, problem.y)
+            curvature = part.curvatures(objective.loss, model.margins(problem))
             solve = equations(curvature)
             direction = solve(gradient)
             decrease = -float(gradient @ direction)
@@ -287,17 +287,16 @@ def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
         model, gradient = trial, new
         if rounded:
             break
-    return objective.model(model.values, design.matvec(model.values), model.b)
+    return objective.model(model.values, model.b)
 
 
-def _along(objective: Objective, model: Fit, direction: Vector, curvature: Vector) -> Callable[[float], Fit]:
+def _along(objective: Objective, model: Fit, direction: Vector, curvature: Rows) -> Callable[[float], Fit]:
     """Return the models on the line from one into a direction; their intercepts are searched from where the quadratic has them."""
-    product, change = model.margins(objective.problem) - model.b, objective.design.matvec(direction)
-    total = float(curvature.sum())
-    moves = objective.problem.fit_intercept and total > 0.0
-    drift = -float(curvature @ change) / total if moves else 0.0
+    part = objective.part
+    product, change = part.shifted(model.margins(objective.problem), -model.b), part.margins(direction)
+    drift = part.drift(curvature, change) if objective.problem.fit_intercept else 0.0
     return lambda size: objective.model(
-        model.values + size * direction, product + size * change, model.b + size * drift
+        model.values + size * direction, model.b + size * drift, part.moved(product, change, size)
     )
 
 
@@ -308,84 +307,91 @@ def _gains(model: Fit, decrease: float, trial: Fit, size: float) -> bool:
 
 def _smoothed(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     """Minimise with a loss that has kinks, through its envelopes."""
-    problem, design = objective.problem, objective.design
-    best = objective.model(x, design.matvec(x), b)
-    size = float(problem.s @ np.abs(problem.y)) or 1.0
+    problem, part = objective.problem, objective.part
+    best = objective.model(x, b)
     for gamma in _GAMMAS:
-        envelope = Moreau(problem.loss, gamma * size)
-        smooth = _newton(Objective(problem, objective.support, design, envelope, objective.stop), x, b, rtol)
-        x, b = smooth.values, smooth.b
-        sharp, bound = _at_kinks(objective, np.asarray(envelope.derivative(smooth.u, problem.y)), b)
-        best = min(best, objective.model(x, smooth.margins(problem) - b, b), sharp, key=lambda model: model.objective)
+        envelope = Moreau(problem.loss, gamma * part.target_size)
+        smooth = _newton(Objective(problem, objective.support, part, envelope, objective.stop), x, b, rtol)
+        x, b, u = smooth.values, smooth.b, smooth.margins(problem)
+        sharp, bound = _at_kinks(objective, part.slopes(envelope, u), b)
+        best = min(best, objective.model(x, b, part.shifted(u, -b)), sharp, key=lambda model: model.objective)
         if best.objective - bound <= max(rtol, 1e-13) * abs(best.objective):
             break
     return best
 
 
-def _at_kinks(objective: Objective, alpha: Vector, b: float) -> tuple[Fit, float]:
+def _at_kinks(objective: Objective, alpha: Rows, b: float) -> tuple[Fit, float]:
     r"""Return the optimum if the samples with alpha inside F are those at kinks; and the value of its dual point.
 
     Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at
     kinks and R the others, the conditions :math:`\lambda x = -X_E^\top c_E - X_R^\top c_R`, :math:`X_E x + b = u_E` and
     :math:`\sum c_E + \sum c_R = 0` are linear in c_E and b.
     """
-    problem, design = objective.problem, objective.design
-    low, high = objective.loss.domain(problem.y)
-    edge = 1e-9 * (high - low)
-    kinked = np.flatnonzero((alpha > low + edge) & (alpha < high - edge) & (problem.s > 0))[:_MAX_KINKS]
-    ends = np.asarray(np.where(alpha - low < high - alpha, low, high), dtype=np.float64)
-    c = problem.s * ends
-    c[kinked] = 0.0
-    pull = design.rmatvec(c)
-    X = design.rows(kinked)
-    gram, right = X @ X.T, -X @ pull - problem.lam * objective.loss.conjugate_derivative(alpha, problem.y)[kinked]
+    problem, part, loss = objective.problem, objective.part, objective.loss
+
+    def nearest(y: Vector, s: Vector, a: Vector) -> Vector:
+        low, high = loss.domain(y)
+        return np.asarray(np.where(a - low < high - a, low, high), dtype=np.float64)
+
+    def inside(y: Vector, s: Vector, a: Vector) -> NDArray[np.bool_]:
+        low, high = loss.domain(y)
+        return np.asarray((a > low + _EDGE * (high - low)) & (a < high - _EDGE * (high - low)) & (s > 0))
+
+    def within(y: Vector, s: Vector, a: Vector) -> bool:
+        low, high = loss.domain(y)
+        return bool(np.all(np.abs(a - loss.project(a, y)) <= _EDGE * (high - low)))
+
+    kinked, ends = part.chosen(inside, alpha).first(_MAX_KINKS), part.map(nearest, alpha)
+    others = kinked.patched(ends, np.zeros(kinked.size))
+    pull, X = part.pull(others), kinked.rows_of(part)
+    kinks = kinked.values(part.map(lambda y, s, a: loss.conjugate_derivative(a, y), alpha))
+    gram, right = X @ X.T, -X @ pull - problem.lam * kinks
     if problem.fit_intercept:
         # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
-        unit = float(np.sqrt(np.trace(gram) / max(len(kinked), 1))) or 1.0
-        border = np.full((len(kinked), 1), unit)
+        unit = float(np.sqrt(np.trace(gram) / max(kinked.size, 1))) or 1.0
+        border = np.full((kinked.size, 1), unit)
         gram = np.block([[gram, border], [border.T, np.zeros((1, 1))]])
-        right = np.append(right, -unit * c.sum())
-    c[kinked] = np.linalg.lstsq(gram, right)[0][: len(kinked)]
-    x = -(pull + X.T @ c[kinked]) / problem.lam
-    ends[kinked] = c[kinked] / problem.s[kinked]
-    inside = objective.loss.project(ends, problem.y)
-    bound = -float(problem.s @ objective.loss.conjugate(inside, problem.y)) - 0.5 * problem.lam * float(x @ x)
-    return objective.model(x, design.matvec(x), b), bound if np.all(abs(ends - inside) <= edge) else -np.inf
+        right = np.append(right, -unit * part.total(lambda y, a: a, others))
+    c = np.linalg.lstsq(gram, right)[0][: kinked.size]
+    x = -(pull + X.T @ c) / problem.lam
+    ends = kinked.patched(ends, c / kinked.values(part.s))
+    feasible = part.map(lambda y, s, a: loss.project(a, y), ends)
+    bound = -part.conjugate(loss, feasible) - 0.5 * problem.lam * float(x @ x)
+    return objective.model(x, b), bound if all(part.each(within, ends)) else -np.inf
 
 
-def _direction(problem: Problem, design: Design) -> Equations:
+def _direction(problem: Problem, part: Samples) -> Equations:
     """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
-    on_short_rows, k = design.gram_cost(), design.shape[1]
-    if on_short_rows <= min(_DIRECT, 0.5 * _direct_cost(design)) and k <= _LARGEST_HESSIAN:
-        return partial(_direct, problem, partial(design.hessian, centred=problem.fit_intercept))
+    design = part.design
+    if design.gram_cost() <= min(_DIRECT, 0.5 * _direct_cost(design)) and design.shape[1] <= _LARGEST_HESSIAN:
+        return partial(_direct, problem, part)
     if _direct_cost(design) <= _DIRECT:
-        return partial(_dense_direct, problem, design.formed())
-    return lambda curvature: partial(_conjugate_gradients, problem, design, curvature)
+        return partial(_dense_direct, problem, part.formed())
+    return lambda curvature: partial(_conjugate_gradients, problem, part, curvature)
 
 
-def _dense_direct(problem: Problem, design: Design, curvature: Vector) -> Callable[[Vector], Vector]:
+def _dense_direct(problem: Problem, part: Samples, curvature: Rows) -> Callable[[Vector], Vector]:
     """Factorise the Hessian; where rounding makes it singular, its root: a condition number of 1e16 is one of 1e8 there."""
-    hessian = design.hessian(curvature, problem.fit_intercept)
+    hessian = part.hessian(curvature, problem.fit_intercept)
     hessian[np.diag_indices(len(hessian))] += problem.lam
     factorised = Definite(hessian)
     if factorised.hidden and np.all(np.isfinite(hessian)):
-        R = design.hessian_root(curvature, problem.fit_intercept, problem.lam)
+        R = part.hessian_root(curvature, problem.fit_intercept, problem.lam)
         if np.all(np.abs(R.diagonal()) > _SINGULAR * np.linalg.norm(R, axis=0)):
             return lambda gradient: -np.linalg.solve(R, np.linalg.solve(R.T, gradient))
     return lambda gradient: -factorised.solve(gradient)
 
 
-def _direct(problem: Problem, form: Callable[[Vector], Vector], curvature: Vector) -> Callable[[Vector], Vector]:
+def _direct(problem: Problem, part: Samples, curvature: Rows) -> Callable[[Vector], Vector]:
     """Factorise the Hessian with its ridge."""
-    hessian = form(curvature)
+    hessian = part.hessian(curvature, problem.fit_intercept)
     hessian[np.diag_indices(len(hessian))] += problem.lam
     factorised = Definite(hessian)
     return lambda gradient: -factorised.solve(gradient)
 
 
-def _conjugate_gradients(problem: Problem, design: Design, curvature: Vector, gradient: Vector) -> Vector:
+def _conjugate_gradients(problem: Problem, part: Samples, curvature: Rows, gradient: Vector) -> Vector:
     """Conjugate gradients, to a residual of 1e-3 of the gradient or less (inexact Newton)."""
-    total = float(curvature.sum())
     r = -gradient
     x, p = np.zeros_like(r), r.copy()
     rr = float(r @ r)
@@ -393,10 +399,10 @@ def _conjugate_gradients(problem: Problem, design: Design, curvature: Vector, gr
     for _ in range(500):
         if rr <= target or rr == 0.0:
             break
-        q = curvature * design.matvec(p)
-        if problem.fit_intercept and total > 0.0:
-            q -= curvature * (float(q.sum()) / total)
-        hp = design.rmatvec(q) + problem.lam * p
+        change = part.margins(p)
+        drift = part.drift(curvature, change) if problem.fit_intercept else 0.0
+        bent = part.map(lambda y, s, h, v, drift=drift: h * (v + drift), curvature, change)
+        hp = part.pull(bent) + problem.lam * p
         denominator = float(p @ hp)
         if not denominator > 0.0:
             break

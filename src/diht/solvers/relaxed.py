@@ -69,7 +69,7 @@ class Relaxed(Solver):
         """Begin at a dual point, or at that of the model without features."""
         given = start.alpha is not None or start.w is not None
         alpha = start.dual(problem) if given else null_dual(problem, problem.null_intercept)
-        g = problem.design.rmatvec(problem.s * alpha)
+        g = problem.samples.pull(alpha)
         features = _working_set(problem, g)
         w, b = np.zeros(problem.shape[1]), 0.0
         if start.w is not None:
@@ -92,7 +92,7 @@ class Relaxed(Solver):
         """Take the bound, and features that the working set lacks."""
         engine = state.engine
         known = engine.gradient()
-        state.g = problem.design.rmatvec(problem.s * engine.alpha) if known is None else known
+        state.g = problem.samples.pull(engine.alpha) if known is None else known
         bound = lower_bound(problem, engine.alpha, state.g)
         if bound.value > state.bound.value:
             state.bound = bound

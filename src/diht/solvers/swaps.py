@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.samples import Rows, Samples
 from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
 from diht.solvers.pool import Pool
@@ -174,7 +174,7 @@ class _Block:
     search: _Search
     features: Indices
     part: Problem
-    Z: Design | None  # the part's design, dense, unless it is too large
+    Z: Samples | None  # the part's samples, with a dense X, unless that is too large
     stays: NDArray[np.bool_]  # which features may not leave
     barred: NDArray[np.bool_]  # which may not join
     is_whole: bool
@@ -188,7 +188,7 @@ class _Block:
             features = np.setdiff1d(features, search.outside)
         part = search.problem if len(features) == d else search.problem.restricted(features)
         fits = max(n, search.room) * len(features) <= _MOST_ENTRIES
-        Z = part.design.formed() if fits and not _on_short_rows(part, search.room) else None
+        Z = part.samples.formed() if fits and not _on_short_rows(part, search.room) else None
         stays, barred = np.isin(features, search.inside), np.isin(features, search.outside)
         return cls(search, features, part, Z, stays, barred, is_whole)
 
@@ -211,15 +211,15 @@ class _Block:
     def hessian(self, fit: Fit) -> Hessian:
         """Return the curvature around a model."""
         part = self.part
-        c = part.s * _curvature(part, fit)
+        c = _curvature(part, fit)
         if _on_short_rows(part, len(fit.support)):
             return Hessian.whole(part, c)
         if self.Z is not None:
             return Hessian.weighted(self.Z, np.arange(len(self.features)), c, part)
         columns = self._columns(fit)
-        design = part.design.columns(columns)
-        part.design.count_reads_of(design)
-        return Hessian.weighted(design, columns, c, part)
+        some = part.samples.columns(columns)
+        part.design.count_reads_of(some.design)
+        return Hessian.weighted(some.formed(), columns, c, part)
 
     def _columns(self, fit: Fit) -> Indices:
         """Return the features of a quadratic where not all fit: of the support those that cost least, each alone."""
@@ -232,7 +232,7 @@ class _Block:
     def quadratic(self, fit: Fit, hessian: Hessian) -> Quadratic:
         """Return the quadratic around a model; the features that it leaves out keep their coefficients."""
         part = self.part
-        r = -part.design.rmatvec(part.s * part.loss.derivative(fit.margins(part), part.y))
+        r = -part.samples.pull(part.samples.slopes(part.loss, fit.margins(part)))
         rows, rest = np.intersect1d(fit.support, hessian.columns), np.setdiff1d(fit.support, hessian.columns)
         taken = self.barred.copy()
         taken[fit.support] = True
@@ -253,7 +253,7 @@ def _on_short_rows(part: Problem, n_rows: int) -> bool:
 def _candidates(search: _Search, fit: Fit) -> Indices:
     r"""Return the features outside the support that promise most, each alone: :math:`r_j^2 / H_{jj}`."""
     problem = search.problem
-    r = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.margins(problem), problem.y))
+    r = problem.samples.pull(problem.samples.slopes(problem.loss, fit.margins(problem)))
     if search.diagonal is None:
         search.diagonal = _diagonal(problem, fit)
     promise = np.abs(r) / np.sqrt(search.diagonal)
@@ -264,24 +264,25 @@ def _candidates(search: _Search, fit: Fit) -> Indices:
 
 def _diagonal(problem: Problem, fit: Fit) -> Vector:
     """Return the diagonal of H, for all features."""
-    c = problem.s * _curvature(problem, fit)
-    total = float(c.sum())
+    h = _curvature(problem, fit)
+    total = problem.samples.total(lambda y, h: h, h)
     if total == 0.0:
         return np.full(problem.shape[1], problem.lam)
-    mean, variance = problem.design.moments(c / total)
+    mean, variance = problem.samples.moments(h)
     return np.asarray(total * (variance if problem.fit_intercept else variance + mean**2) + problem.lam)
 
 
-def _curvature(problem: Problem, fit: Fit) -> Vector:
+def _curvature(problem: Problem, fit: Fit) -> Rows:
     """Return the mean of l'' over [u - h, u + h], where h is what a feature contributes to the predictions on average.
 
     That is how far they move where one feature goes and another comes; from so far a loss with kinks or flat parts is curved.
     """
-    loss, u, y, s = problem.loss, fit.margins(problem), problem.y, problem.s
+    samples, loss, u = problem.samples, problem.loss, fit.margins(problem)
     if loss.is_quadratic:
-        return np.asarray(loss.second_derivative(u, y))
-    h = float(np.sqrt(s @ (u - fit.b) ** 2 / max(len(fit.support), 1))) or float(s @ np.abs(y)) or 1.0
-    return np.asarray((loss.derivative(u + h, y) - loss.derivative(u - h, y)) / (2.0 * h))
+        return samples.curvatures(loss, u)
+    square = samples.total(lambda y, u: (u - fit.b) ** 2, u)
+    h = float(np.sqrt(square / max(len(fit.support), 1))) or samples.target_size
+    return samples.map(lambda y, s, u: (loss.derivative(u + h, y) - loss.derivative(u - h, y)) / (2.0 * h), u)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -428,9 +429,9 @@ def _chord(
 
     Return the model, and whether to give up on it. No step is needed below `target`.
     """
-    design, at = part.design.columns(support), np.searchsorted(support, moving)
-    objective = Objective(part, support, design, part.loss)
-    fit = objective.model(w[support], design.matvec(w[support]), b)
+    some, at = part.samples.columns(support), np.searchsorted(support, moving)
+    objective = Objective(part, support, some, part.loss)
+    fit = objective.model(w[support], b)
     hopeless = not np.isfinite(fit.objective)
     for _ in range(_CHORD_STEPS):
         if hopeless or fit.objective < target:
@@ -442,9 +443,9 @@ def _chord(
             break
         x = fit.values.copy()
         x[at] += step
-        trial = objective.model(x, design.matvec(x), fit.b)
+        trial = objective.model(x, fit.b)
         if not trial.objective < fit.objective:
             break
         fit = trial
-    part.design.count_reads_of(design)
+    part.design.count_reads_of(some.design)
     return fit, hopeless

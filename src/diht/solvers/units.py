@@ -56,7 +56,7 @@ class _Search:
         self.problem, self.constraint, self.rtol, self.stop, self.pool = problem, problem.constraint, rtol, stop, pool
         _, self.inside, self.outside = self.constraint.free(problem.shape[1])
         self.unit = self.constraint.unit_of(problem.shape[1])
-        mean, variance = problem.design.moments(problem.s)
+        mean, variance = problem.samples.moments(problem.samples.full(1.0))
         spread = variance if problem.fit_intercept else variance + mean**2
         self.curvature = spread / max(problem.loss.mu, 1e-3) + problem.lam  # only for ranking
 
@@ -87,7 +87,7 @@ class _Search:
         if not len(joining):
             return joining
         problem = self.problem
-        slopes = problem.design.rmatvec(problem.s * problem.loss.derivative(fit.margins(problem), problem.y))
+        slopes = problem.samples.pull(problem.samples.slopes(problem.loss, fit.margins(problem)))
         squares = self.constraint.opposite.squares(slopes / np.sqrt(self.curvature))
         promise, units = np.zeros_like(squares), np.unique(self.unit[joining])
         promise[units] = squares[units]
