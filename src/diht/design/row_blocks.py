@@ -59,7 +59,7 @@ class RowBlocks(StoredDesign):
     @property
     def passes(self) -> float:
         """Reads of the whole of X so far."""
-        return self._passes + sum(block.passes * block.nbytes for block in self.blocks) / self._nbytes
+        return self._passes + sum(block.passes * block.nbytes for block in self.blocks) / max(1, self._nbytes)
 
     @property
     def stored(self) -> StoredDesign:
@@ -229,7 +229,7 @@ class RowBlocks(StoredDesign):
 
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
-        return float(self._summed(lambda block, _: block.nbytes * block.fraction(support))) / self._nbytes
+        return float(self._summed(lambda block, _: block.nbytes * block.fraction(support))) / max(1, self._nbytes)
 
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``."""
