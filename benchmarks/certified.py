@@ -364,9 +364,9 @@ X = StandardScaler().fit_transform(X)
 data = perf_counter()
 from diht import SparseClassifier
 imported = perf_counter()
-SparseClassifier(k=5).fit(X, y)
+SparseClassifier(k=5, standardize=False).fit(X, y)
 first = perf_counter()
-SparseClassifier(k=5).fit(X, y)
+SparseClassifier(k=5, standardize=False).fit(X, y)
 print(imported - data, first - imported, perf_counter() - first)
 """
 

@@ -129,7 +129,7 @@ def first_fit(loss: str, storage: str, exact: bool) -> Cold:
     X, y = problem(loss, storage)
     recorder = Recorder()
     kind = SparseRegressor if loss in REGRESSION else SparseClassifier
-    model = kind(k=K, lam=LAM, loss=loss, exact=exact, time_limit=60.0)
+    model = kind(k=K, lam=LAM, loss=loss, exact=exact, standardize=False, time_limit=60.0)
     wall, cpu = perf_counter(), process_time()
     recorder.listen()
     model.fit(X, y)

@@ -14,7 +14,8 @@ sys.path.insert(0, {folder!r})
 from kernels import text_like
 from diht import SparseClassifier
 small, labels = text_like(2000, 500, 20)
-SparseClassifier(k=10, loss="smoothed_hinge", max_iter=20, fit_intercept={intercept}, solver={solver!r}).fit(small, labels)
+settings = dict(loss="smoothed_hinge", standardize=False, fit_intercept={intercept}, solver={solver!r})
+SparseClassifier(k=10, max_iter=20, **settings).fit(small, labels)
 X, y = text_like({n}, {d}, 75)
 
 def resident():
@@ -30,7 +31,7 @@ def watch():
 before = resident()
 watcher = threading.Thread(target=watch)
 watcher.start()
-model = SparseClassifier(k=600, lam=2e-4, loss="smoothed_hinge", max_iter={steps}, fit_intercept={intercept}, solver={solver!r})
+model = SparseClassifier(k=600, lam=2e-4, max_iter={steps}, **settings)
 import warnings
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

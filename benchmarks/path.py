@@ -54,10 +54,10 @@ def line(case: Case, repeats: int) -> str:
     """One row of the table."""
     name, X, y, loss, lam, ks = case
     estimator = SparseRegressor if loss == "squared" else SparseClassifier
-    fitted = estimator(k=ks[-1], lam=lam, loss=loss)
-    sparse_path(X, y, ks=ks[:2], lams=lam, loss=loss)  # compiles
+    fitted = estimator(k=ks[-1], lam=lam, loss=loss, standardize=False)
+    sparse_path(X, y, ks=ks[:2], lams=lam, loss=loss, standardize=False)  # compiles
     fitted.fit(X, y)
-    follow = partial(sparse_path, X, y, ks=ks, lams=lam, loss=loss)
+    follow = partial(sparse_path, X, y, ks=ks, lams=lam, loss=loss, standardize=False)
     runs = [(timed(partial(fitted.fit, X, y)), timed(follow)) for _ in range(repeats)]
     fit, whole = (median(seconds for seconds, _ in column) for column in zip(*runs, strict=True))
     ratio = median(path / fit for (fit, _), (path, _) in runs)

@@ -58,7 +58,7 @@ def _text(folder: Path, name: str) -> None:
     (X, y), (Z, z) = (train.X, train.y > 0), (test.X, test.y > 0)
     print(f"## {name}: {X.shape[0]:,} + {Z.shape[0]:,} samples, {d:,} features\n")
     start = perf_counter()
-    ours = SparseClassifierCV(**_MANY, cv=3, n_jobs=2).fit(X, y)
+    ours = SparseClassifierCV(**_MANY, cv=3, criterion="score", standardize=False, n_jobs=2).fit(X, y)
     seconds = perf_counter() - start
     start = perf_counter()
     theirs = LogisticRegressionCV(Cs=8, cv=3, n_jobs=2, **_L1_CV)
@@ -70,10 +70,10 @@ def _text(folder: Path, name: str) -> None:
     print("| features | diht | L1 | L1, refitted with diht's ridge |\n|---|---|---|---|")
     for k in _MANY["ks"]:
         lam = _best_lam(ours, k)
-        model = SparseClassifier(k=k, lam=lam).fit(X, y)
+        model = SparseClassifier(k=k, lam=lam, standardize=False).fit(X, y)
         lasso = _l1_with(X, y, k)
         chosen = np.flatnonzero(lasso.coef_[0])
-        refitted = SparseClassifier(k=len(chosen), lam=lam).fit(X[:, chosen], y)
+        refitted = SparseClassifier(k=len(chosen), lam=lam, standardize=False).fit(X[:, chosen], y)
         scores = model.score(Z, z), lasso.score(Z, z), refitted.score(Z[:, chosen], z)
         print(f"| {k} ({len(chosen)}) | " + " | ".join(f"{score:.4f}" for score in scores) + " |", flush=True)
     print()
@@ -124,8 +124,8 @@ def _genes(folder: Path, name: str) -> None:
     classes = len(np.unique(y)) == 2
     sparse = SparseClassifierCV if classes else SparseRegressorCV
     chosen = {
-        "diht": sparse(**_FEW, cv=5),
-        "diht, one standard error": sparse(**_FEW, cv=5, criterion="1se"),
+        "diht": sparse(**_FEW, cv=5, criterion="score", standardize=False),
+        "diht, one standard error": sparse(**_FEW, cv=5, criterion="1se", standardize=False),
         "L1": LogisticRegressionCV(Cs=10, cv=5, **_L1_CV) if classes else LassoCV(cv=5),
     }
     outcomes: dict[str, list[tuple[int, np.ndarray, float]]] = {}

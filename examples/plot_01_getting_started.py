@@ -16,9 +16,9 @@ X, y = load_breast_cancer(return_X_y=True, as_frame=True)
 X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
 
 # %%
-# `k` is the largest number of features, `lam` the strength of the ridge. Columns with different units are best scaled:
-# `standardize=True` does so without changing the data, and the coefficients are in its units all the same.
-model = SparseClassifier(k=5, lam=0.1, standardize=True).fit(X_train, y_train)
+# `k` is the largest number of features, `lam` the strength of the ridge. Columns are divided by their standard deviations, without
+# changing the data, and the coefficients are in its units all the same; `standardize=False` leaves columns as they are.
+model = SparseClassifier(k=5, lam=0.1).fit(X_train, y_train)
 for name, coefficient in zip(model.get_feature_names_out(), model.coef_[0, model.support_], strict=True):
     print(f"{name:25} {coefficient: .4g}")
 
@@ -33,7 +33,7 @@ print(model.certificate_)
 
 # %%
 # `exact=True` searches on until the gap is closed, which for thirty features takes a moment.
-exact = SparseClassifier(k=5, lam=0.1, standardize=True, exact=True).fit(X_train, y_train)
+exact = SparseClassifier(k=5, lam=0.1, exact=True).fit(X_train, y_train)
 print(exact.result_.status, f"relative gap {exact.result_.relative_gap:.1e}")
 
 # %%

@@ -42,7 +42,7 @@ for other in model.result_.pool[1:4]:
 
 # %%
 # A model from elsewhere: the five largest coefficients of a ridge regression, refitted. The certificate says how far from the best
-# it can be at most.
+# it can be at most. `Problem` takes columns as they are; these have been given unit variance above.
 from sklearn.linear_model import Ridge
 
 largest = np.sort(np.argsort(-np.abs(Ridge(alpha=1.0).fit(X, y).coef_))[:5])

@@ -33,13 +33,12 @@ z = (
 repaid = rng.random(n) < 1 / (1 + np.exp(-z))
 
 # %%
-# `groups` lets the four columns of the region enter and leave together (k counts groups), `keep` has income in whatever k says, and
-# `sign` forbids that more debt earns points.
+# `groups` lets the four columns of the region enter and leave together, with one scale (k counts groups), `keep` has income in
+# whatever k says, and `sign` forbids that more debt earns points.
 groups = [name.split()[0] if name.startswith("region") else name for name in names]
 model = SparseClassifier(
     k=3,
     lam=1e-3,
-    standardize=True,
     groups=groups,
     keep=[names.index("income")],
     sign={names.index("debt"): -1, names.index("employed"): 1},

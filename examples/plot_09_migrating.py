@@ -9,7 +9,7 @@ here                   abess                                           L0Learn (
 =====================  ==============================================  ==================================================
 ``k=10``               ``support_size=10``                             ``max_support_size=10``, then pick from the path
 ``lam``                ``alpha = N lam / 2``                           ``gamma`` of the penalty "L0L2", on scaled columns
-``standardize=True``   ``is_normal=True``, the default                 always
+``standardize=True``   ``is_normal=True``; the default of both         always
 ``SparseRegressorCV``  ``support_size`` a range, and ``ic_type``       ``cvfit``
 ``certificate_``       none                                            none
 =====================  ==============================================  ==================================================
@@ -36,7 +36,7 @@ theirs = make_pipeline(
     SelectFromModel(Lasso(alpha=0.05), max_features=10, threshold=-np.inf), Ridge(alpha=0.5 * len(y) * lam)
 )
 theirs.fit(X, y)
-ours = SparseRegressor(k=10, lam=lam).fit(X, y)
+ours = SparseRegressor(k=10, lam=lam, standardize=False).fit(X, y)  # the same problem as theirs
 
 chosen = theirs[0].get_support(indices=True)
 w = np.zeros(X.shape[1])
@@ -74,7 +74,7 @@ print(make_pipeline(SparseRegressor(k=10, lam=lam), Ridge(alpha=1.0)).fit(X, y).
 #     fastsparsegams.fit(X, y, penalty="L0L2", max_support_size=10)
 #
 #     from diht import SparseRegressor                         # now
-#     SparseRegressor(k=10, lam=1e-3, standardize=True).fit(X, y)
+#     SparseRegressor(k=10, lam=1e-3).fit(X, y)
 #
 # Without a ridge (abess by default) take a small `lam`: it has to be positive, for it is what a bound is made of. Where a model was
 # found by another tool and is to be kept, `certify` says how good it is.

@@ -99,7 +99,9 @@ class Case:
     sign: tuple[int, ...] | None
     ingredients: tuple[str, ...]
     calls: tuple[Call, ...]
-    scale: Vector | None = field(repr=False, default=None)  # deviations of the columns, with standardize
+    scale: Vector | None = field(
+        repr=False, default=None
+    )  # deviations of the columns, or of their groups, with standardize
 
     @property
     def n_features(self) -> int:
@@ -158,7 +160,7 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
         _weights(rng, loss, y, "weights" in ingredients) if rng.random() < 0.25 or "weights" in ingredients else None
     )
     standardize = bool(rng.random() < 0.25)
-    scale = deviations(X, weights) if standardize else None
+    scale = deviations(X, weights, groups) if standardize else None
     if scale is not None and _is_ambiguous(X, weights):
         standardize, scale = False, None
     k = int(rng.integers(1, _choices(d, keep, groups) + 1))
@@ -388,9 +390,12 @@ def _call(rng: np.random.Generator, several: bool, hostile: bool) -> Call:
 # Standard deviations
 
 
-def deviations(X: NDArray[Any], weights: Vector | None) -> Vector:
-    """Weighted standard deviations of the columns, 1 for constant ones."""
+def deviations(X: NDArray[Any], weights: Vector | None, groups: tuple[int, ...] | None) -> Vector:
+    """Weighted standard deviations of the columns, for a group the root of their mean square; 1 for constant ones."""
     deviation, _ = _moments(X, weights)
+    if groups is not None:
+        labels = np.array(groups)
+        deviation = np.array([np.sqrt(np.mean(np.square(deviation[labels == label]))) for label in groups])
     return np.where(deviation > 0.0, deviation, 1.0)
 
 

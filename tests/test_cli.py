@@ -147,10 +147,9 @@ def test_standardize(data, capsys, tmp_path):
     model = read_model(str(tmp_path / "model.json"))
     assert not model.standardize
     assert not model.fit_intercept
-    run("fit", data / "numbers.svm", *QUICK, "--out", tmp_path)
-    assert not read_model(str(tmp_path / "model.json")).standardize
-    run("fit", data / "numbers.svm", *QUICK, "--out", tmp_path, "--standardize")
-    assert read_model(str(tmp_path / "model.json")).standardize
+    for flag, standardize in (((), True), (("--standardize",), True), (("--no-standardize",), False)):
+        run("fit", data / "numbers.svm", *QUICK, "--out", tmp_path, *flag)
+        assert read_model(str(tmp_path / "model.json")).standardize is standardize
 
 
 def test_several_classes_have_a_table_each(data, capsys, tmp_path):

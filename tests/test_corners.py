@@ -14,8 +14,9 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_diabetes
 
 from diht import Problem, SparseClassifier, SparseRegressor, certify, exact, solve, sparse_path
+from diht.constraint import Cardinality
 from diht.design import as_design
-from diht.estimators import standard_deviations
+from diht.estimators import column_scales
 from diht.losses import Huber, Logistic, Squared
 from diht.multinomial import MultinomialProblem, losses
 from diht.problem import normalised_weights
@@ -90,7 +91,7 @@ def far_from_zero(seed: int = 0):
 
 def test_float32_does_not_open_a_gap_that_is_closed() -> None:
     X, y = far_from_zero()
-    model = SparseRegressor(k=1, lam=1e-9, exact=True).fit(X, y)
+    model = SparseRegressor(k=1, lam=1e-9, exact=True, standardize=False).fit(X, y)
     objective = true_objective(X, y, model.coef_, model.intercept_, 1e-9)
     assert model.objective_ == pytest.approx(objective, rel=1e-9)
     assert model.result_.status is Status.OPTIMAL
@@ -102,7 +103,7 @@ def test_targets_far_from_zero() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 5)).astype(np.float32)
     y = 1e6 + X[:, 0] + 0.01 * rng.standard_normal(100)
-    model = SparseRegressor(k=1, lam=1e-6).fit(X, y)
+    model = SparseRegressor(k=1, lam=1e-6, standardize=False).fit(X, y)
     assert model.objective_ == pytest.approx(true_objective(X, y, model.coef_, model.intercept_, 1e-6), rel=1e-12)
     assert model.result_.status is Status.OPTIMAL
     assert model.coef_.dtype == np.float64
@@ -167,7 +168,7 @@ def test_means_far_larger_than_deviations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((30, 4)) + 1e8
     y = X[:, 0] - 1e8 + 0.5 * rng.standard_normal(30)
-    model = SparseRegressor(k=1, lam=1e-6, exact=True, tol=1e-9).fit(X, y)
+    model = SparseRegressor(k=1, lam=1e-6, exact=True, tol=1e-9, standardize=False).fit(X, y)
     assert model.objective_ == pytest.approx(true_objective(X, y, model.coef_, model.intercept_, 1e-6), rel=1e-12)
     assert model.lower_bound_ <= model.objective_
     assert model.result_.status is Status.OPTIMAL
@@ -233,7 +234,7 @@ def test_an_exact_solve_far_from_zero_closes(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((30, 6)) + 1e6
     y = X[:, 0] - X[:, 1] + 0.5 * rng.standard_normal(30)
-    model = SparseRegressor(k=2, lam=1e-3, exact=True, fit_intercept=False).fit(X, y)
+    model = SparseRegressor(k=2, lam=1e-3, exact=True, fit_intercept=False, standardize=False).fit(X, y)
     assert model.result_.status is Status.OPTIMAL
     best = min(true_ridge(X[:, support], y, 1e-3) for support in combinations(range(6), 2))
     assert model.lower_bound_ <= best
@@ -337,7 +338,7 @@ def test_weights_are_normalised_once() -> None:
     s = normalised_weights(weights, 50)
     assert_array_equal(normalised_weights(s, 50), s)
     X, y = np.random.default_rng(10).standard_normal((2, 50, 3))
-    model = SparseRegressor(k=1, lam=0.1).fit(X, y[:, 0], sample_weight=weights)
+    model = SparseRegressor(k=1, lam=0.1, standardize=False).fit(X, y[:, 0], sample_weight=weights)
     problem = Problem(X, y[:, 0], k=1, lam=0.1, sample_weight=weights, fit_intercept=True)
     assert model.certificate_.bound.check(problem) == model.certificate_.bound.value
 
@@ -347,7 +348,7 @@ def test_objective_of_large_counts() -> None:
     rng = np.random.default_rng(11)
     X = rng.standard_normal((30, 3)) + 1e7
     y = np.round(np.exp(12.0 + 0.3 * (X[:, 0] - 1e7)))
-    model = SparseRegressor(k=1, lam=1e-6, loss="poisson").fit(X, y)
+    model = SparseRegressor(k=1, lam=1e-6, loss="poisson", standardize=False).fit(X, y)
     coef, b = mpmath.mpf(float(model.coef_[0])), mpmath.mpf(float(model.intercept_))
     u = [mpmath.mpf(float(x)) * coef + b for x in X[:, 0]]
     losses = [mpmath.exp(v) - t * v - t + t * mpmath.log(t) for v, t in zip(u, map(mpmath.mpf, y), strict=True)]
@@ -377,7 +378,7 @@ def test_deviations_of_sparse_columns_under_a_weight_that_is_nearly_all() -> Non
     """The weight of the entries that are not stored is what the stored ones leave."""
     X = np.array([[0.0, 0.0], [0.0, 0.8], [0.0, 0.9], [2.25, 1.25]])
     s = normalised_weights(np.array([2.0, 0.4, 1.3, 1e6]), 4)
-    dense, sparse = (standard_deviations(as_design(make(X)), s) for make in (np.asarray, sp.csr_array))
+    dense, sparse = (column_scales(as_design(make(X)), s, Cardinality(1)) for make in (np.asarray, sp.csr_array))
     np.testing.assert_allclose(sparse, dense, rtol=1e-15)
     high, low = exact.total(np.array([1e16, 1.0, -1e16, 3.0, 1e-20]))
     assert Fraction(high) + Fraction(low) == 4 + Fraction(1e-20)

@@ -95,7 +95,7 @@ def _least_squares(X: Vector, y: Vector, support: list[int]) -> float:
 @pytest.mark.parametrize("constraint", [{"groups": [0, 0, 1, 1]}, {"sign": 1}, {}])
 def test_dependent_columns_under_any_constraint(constraint: dict[str, Any], exact: bool) -> None:
     X, y = _dependent()
-    model = SparseRegressor(k=1, exact=exact, **constraint).fit(X, y)
+    model = SparseRegressor(k=1, exact=exact, standardize=False, **constraint).fit(X, y)
     best = min(_least_squares(X, y, [0]), _least_squares(X, y, [2]))
     assert model.objective_ == pytest.approx(best, rel=1e-9)
     assert model.lower_bound_ <= best * (1.0 + 1e-12)
@@ -103,7 +103,7 @@ def test_dependent_columns_under_any_constraint(constraint: dict[str, Any], exac
 
 def test_a_path_over_dependent_columns() -> None:
     X, y = _dependent()
-    results = sparse_path(X, y, ks=[1, 2, 3, 4])
+    results = sparse_path(X, y, ks=[1, 2, 3, 4], standardize=False)
     assert results[0].objective == pytest.approx(min(_least_squares(X, y, [0]), _least_squares(X, y, [2])), rel=1e-9)
     # The columns give y: what is left is the ridge, the less the more twins share a coefficient of 1e-7.
     expected = [0.5 * 1e-3 * 1e-14 * share for share in (2.0, 1.5, 1.0)]
@@ -113,7 +113,7 @@ def test_a_path_over_dependent_columns() -> None:
 @pytest.mark.parametrize("groups", [None, [0, 0, 1, 1]])
 def test_a_path_of_groups_leaves_out_by_costs_that_exist(groups: list[int] | None) -> None:
     X, y = _dependent()
-    model = SparseRegressorCV(ks=[1, 2], groups=groups, cv=2).fit(X, y)
+    model = SparseRegressorCV(ks=[1, 2], lams=1e-3, groups=groups, cv=2, standardize=False).fit(X, y)
     assert np.all(np.isfinite(model.coef_))
 
 
@@ -124,9 +124,13 @@ def test_a_path_of_groups_leaves_out_by_costs_that_exist(groups: list[int] | Non
 @pytest.mark.parametrize(
     ("model", "X", "y"),
     [
-        (SparseClassifier(k=1, lam=1e-3, fit_intercept=False), [[1.0], [-1.0], [151.1864406779661]], [1, 0, 1]),
-        (SparseRegressor(k=1, lam=1e-6, loss="poisson"), [[47495.5], [17068.6]], [1, 2]),
-        (SparseRegressor(k=1, lam=1e-10, loss="poisson"), [[0.0], [1.0]], [1, 3]),
+        (
+            SparseClassifier(k=1, lam=1e-3, fit_intercept=False, standardize=False),
+            [[1.0], [-1.0], [151.1864406779661]],
+            [1, 0, 1],
+        ),
+        (SparseRegressor(k=1, lam=1e-6, loss="poisson", standardize=False), [[47495.5], [17068.6]], [1, 2]),
+        (SparseRegressor(k=1, lam=1e-10, loss="poisson", standardize=False), [[0.0], [1.0]], [1, 3]),
     ],
 )
 def test_rounding_is_no_disagreement_of_a_loss_with_its_conjugate(model: Any, X: Any, y: Any) -> None:

@@ -198,14 +198,14 @@ def test_progress_names_and_settings(capsys):
 def test_weights_reach_only_scores_that_take_them():
     X, y = regression()
     weights = some_weights(60)
-    SparseRegressorCV(ks=[1], cv=3, scoring=lambda model, X, y: 0.0).fit(X, y, weights)
+    SparseRegressorCV(ks=[1], lams=0.1, cv=3, scoring=lambda model, X, y: 0.0).fit(X, y, weights)
     seen = []
 
     def score(model, X, y, sample_weight=None):
         seen.append(sample_weight)
         return 0.0
 
-    SparseRegressorCV(ks=[1], cv=KFold(3), scoring=score).fit(X, y, weights)
+    SparseRegressorCV(ks=[1], lams=0.1, cv=KFold(3), scoring=score).fit(X, y, weights)
     assert_allclose(np.concatenate(seen), weights / weights.sum())
 
 

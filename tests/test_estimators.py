@@ -110,7 +110,7 @@ def test_examples_of_the_docstrings():
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_regressor_is_problem_and_solve(loss, fit_intercept):
     X, y = regression()
-    model = SparseRegressor(k=3, lam=1.0, loss=loss, fit_intercept=fit_intercept).fit(X, y)
+    model = SparseRegressor(k=3, lam=1.0, loss=loss, fit_intercept=fit_intercept, standardize=False).fit(X, y)
     result = solve(Problem(X, y, loss, 3, 1.0, None, fit_intercept))
     assert_array_equal(model.coef_, result.w)
     assert model.intercept_ == result.intercept
@@ -129,7 +129,7 @@ def test_regressor_is_problem_and_solve(loss, fit_intercept):
 @pytest.mark.parametrize("loss", ["logistic", "smoothed_hinge", "hinge", "squared_hinge", Hinge()])
 def test_binary_classifier_is_problem_and_solve(loss):
     X, y = classification()
-    model = SparseClassifier(k=3, lam=1.0, loss=loss).fit(X, y)
+    model = SparseClassifier(k=3, lam=1.0, loss=loss, standardize=False).fit(X, y)
     result = solve(Problem(X, np.where(y == "yes", 1.0, -1.0), loss, 3, 1.0, None, True))
     assert_array_equal(model.classes_, ["no", "yes"])
     assert_array_equal(model.coef_, result.w[None])
@@ -241,7 +241,7 @@ def test_standardize_is_the_problem_of_the_scaled_columns(make, convert, weighte
     X[:, 2] = 0.1  # constant, but not to the last bit once it is averaged
     weights = some_weights(60) if weighted else None
     scaler = StandardScaler().fit(X, sample_weight=weights)
-    explicit = make(k=3, lam=1.0).fit(scaler.transform(X), y, weights)
+    explicit = make(k=3, lam=1.0, standardize=False).fit(scaler.transform(X), y, weights)
     model.fit(convert(X), y, weights)
     assert_allclose(model.objective_, explicit.objective_, rtol=1e-9)
     assert_allclose(model.lower_bound_, explicit.lower_bound_, rtol=1e-6)
@@ -372,8 +372,9 @@ def test_random_state_is_the_seed_of_the_solver():
     problem = Problem(X, y, "squared", 3, 1.0, None, True)
 
     def coef(random_state, solver="sdiht", max_iter=7):
+        model = SparseRegressor(3, 1.0, solver=solver, max_iter=max_iter, random_state=random_state, standardize=False)
         with pytest.warns(ConvergenceWarning):
-            return SparseRegressor(3, 1.0, solver=solver, max_iter=max_iter, random_state=random_state).fit(X, y).coef_
+            return model.fit(X, y).coef_
 
     assert_array_equal(coef(5), solve(problem, SDIHT(random_state=5), max_iter=7).w)
     assert_array_equal(coef(None), solve(problem, SDIHT(), max_iter=7).w)
@@ -659,7 +660,7 @@ def test_scoring_monitor_and_progress_bar():
 
     X, y = regression()
     monitor = ScoringMonitor(scoring="r2")
-    model = SparseRegressor(3, 1.0).set_callbacks(monitor, ProgressBar()).fit(X, y, sample_weight=some_weights(60))
+    model = SparseRegressor(3, 0.1).set_callbacks(monitor, ProgressBar()).fit(X, y, sample_weight=some_weights(60))
     scores = [row["r2"] for row in monitor.get_logs().data]
     assert len(scores) == len(model.result_.trace) + 1
     assert max(scores) > 0.8
@@ -888,7 +889,7 @@ def counts(n: int = 200, d: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray
 def test_with_all_features_counts_are_fitted_as_by_scikit_learn() -> None:
     X, y, _ = counts()
     weights = np.random.default_rng(0).random(len(y))
-    ours = SparseRegressor(k=6, lam=0.1, loss="poisson").fit(X, y, weights)
+    ours = SparseRegressor(k=6, lam=0.1, loss="poisson", standardize=False).fit(X, y, weights)
     theirs = PoissonRegressor(alpha=0.1, tol=1e-10, max_iter=1000).fit(X, y, weights)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, atol=1e-7)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-7)

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from mpmath import mpf
 from scipy.optimize import minimize
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
@@ -174,8 +175,9 @@ def test_two_classes_are_the_logistic_loss_with_half_the_ridge(fit_intercept: bo
     X, y = load_iris(return_X_y=True)
     X, y = X[50:], y[50:]
     both = solve_multinomial(MultinomialProblem.of(X, y - 1, 2, 0.02, fit_intercept=fit_intercept))
-    model = SparseClassifier(k=2, lam=0.02, loss="multinomial", fit_intercept=fit_intercept).fit(X, y)
-    logistic = SparseClassifier(k=2, lam=0.01, fit_intercept=fit_intercept).fit(X, y)
+    plain = SparseClassifier(k=2, fit_intercept=fit_intercept, standardize=False)
+    model = clone(plain).set_params(lam=0.02, loss="multinomial").fit(X, y)
+    logistic = clone(plain).set_params(lam=0.01).fit(X, y)
     assert model.objective_ == pytest.approx(both.objective, rel=1e-9)
     assert model.objective_ == logistic.objective_
     np.testing.assert_allclose(both.w.T, [-model.coef_[0] / 2, model.coef_[0] / 2], atol=1e-6)
@@ -184,7 +186,7 @@ def test_two_classes_are_the_logistic_loss_with_half_the_ridge(fit_intercept: bo
 
 def test_with_all_features_the_fit_is_that_of_scikit_learn() -> None:
     X, y = load_iris(return_X_y=True)
-    model = SparseClassifier(k=4, lam=0.01, loss="multinomial").fit(X, y)
+    model = SparseClassifier(k=4, lam=0.01, loss="multinomial", standardize=False).fit(X, y)
     plain = LogisticRegression(C=1 / (0.01 * 150), tol=1e-10, max_iter=10_000).fit(X, y)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-5)
     np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-6)
@@ -232,7 +234,7 @@ def test_what_several_classes_refuse(settings: dict, message: str) -> None:
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match=message):
         SparseClassifier(k=2, loss="multinomial", **settings).fit(X, y)
-    SparseClassifier(k=2, lam=0.1, loss="multinomial", max_iter=50, **settings).fit(X[:100], y[:100])
+    SparseClassifier(k=2, lam=0.1, loss="multinomial", standardize=False, max_iter=50, **settings).fit(X[:100], y[:100])
 
 
 def test_limits() -> None:
@@ -254,7 +256,7 @@ def test_limits() -> None:
 def test_it_ships_as_a_plain_logistic_regression(n_classes: int) -> None:
     X, y = load_iris(return_X_y=True)
     X, y = X[y < n_classes], y[y < n_classes]
-    model = SparseClassifier(k=2, lam=0.01, loss="multinomial").fit(X, y)
+    model = SparseClassifier(k=2, lam=0.01, loss="multinomial", standardize=False).fit(X, y)
     plain = model.to_sklearn()
     np.testing.assert_allclose(plain.predict_proba(X), model.predict_proba(X), atol=1e-12)
     free = LogisticRegression(C=plain.C, tol=1e-10, max_iter=10_000).fit(X[:, model.support_], y)

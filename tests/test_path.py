@@ -110,7 +110,7 @@ def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss, shape):
     X, y = wide(*shape)
     if loss == "logistic":
         y = np.where(y > 0, 1.0, -1.0)
-    path = sparse_path(X, y, ks=range(1, 12, 2), lams=0.3, loss=loss)
+    path = sparse_path(X, y, ks=range(1, 12, 2), lams=0.3, loss=loss, standardize=False)
     for point in path:
         result = solve(Problem(X, y, loss, point.k, point.lam, None, True))
         assert point.objective <= result.objective * (1 + 1e-3)
@@ -119,7 +119,7 @@ def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss, shape):
 
 def test_a_single_point_is_a_fit():
     X, y = wide()
-    (point,) = sparse_path(X, y, ks=[3], lams=0.1)
+    (point,) = sparse_path(X, y, ks=[3], lams=0.1, standardize=False)
     result = solve(Problem(X, y, "squared", 3, 0.1, None, True))
     assert_array_equal(point.coef, result.w)
     assert (point.objective, point.lower_bound) == (result.objective, result.lower_bound)

@@ -150,7 +150,7 @@ examples:
   diht fit                                   data that comes with scikit-learn
   diht fit patients.csv --target sick --k 5  a classifier with 5 features
   diht fit prices.parquet --lam 0.01         the last column is the target
-  diht fit news20.svm.gz --k 600             sparse data, one line a sample
+  diht fit news20.svm.gz --no-standardize    sparse data, one line a sample
   diht predict diht-report/model.json new.csv > predictions.csv
   diht certify diht-report/model.json patients.csv
   diht certify mine.csv patients.csv         lines of name,coefficient
@@ -168,6 +168,9 @@ _FIT_NOTES = f"""\
 {_losses("classes", "classification")};
 multinomial (one model of all classes, K features in all).
 {_losses("numbers", "regression")}.
+
+--no-standardize is for columns that are comparable as they are, such as words
+of texts: a rare word divided by its tiny deviation gets huge entries.
 
 Ctrl-C ends the solve and reports the best so far; a second one quits.
 """
@@ -236,7 +239,7 @@ def _add_fit(parser: _Arguments) -> None:
     data = parser.add_argument_group("data")
     data.add_argument("--target", metavar="NAME", help="column, or its number from 0 (default: the last)")
     _add_max_features(data)
-    _add_standardize(data, "scale columns to unit variance (default: if dense)")
+    _add_standardize(data, "scale columns to unit variance (default: yes)", True)
     model = parser.add_argument_group("model")
     model.add_argument(
         "--k", type=_whole(1), default=10, metavar="K", help="how many features it may use (default: 10)"
@@ -278,7 +281,7 @@ def _add_certify(parser: _Arguments) -> None:
     problem = parser.add_argument_group("problem")
     problem.add_argument("--target", metavar="NAME", help="column, or its number from 0")
     _add_max_features(problem)
-    _add_standardize(problem, "whether the ridge sees standardised columns")
+    _add_standardize(problem, "whether the ridge sees standardised columns", None)
     problem.add_argument("--k", type=_whole(1), metavar="K", help="how many features a model may use")
     problem.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge")
     _add_loss(problem, "loss that the model should minimise")
@@ -314,8 +317,8 @@ def _add_max_features(group: _Arguments) -> None:
     group.add_argument("--max-features", type=_whole(1), metavar="D", help="refuse a file with more features")
 
 
-def _add_standardize(group: _Arguments, summary: str) -> None:
-    group.add_argument("--standardize", action=argparse.BooleanOptionalAction, help=summary)
+def _add_standardize(group: _Arguments, summary: str, default: bool | None) -> None:
+    group.add_argument("--standardize", action=argparse.BooleanOptionalAction, default=default, help=summary)
 
 
 def _add_loss(group: _Arguments, summary: str, *more: str) -> None:

@@ -83,6 +83,10 @@ class Constraint(ABC):
         """By what features are chosen, the largest first."""
         return np.abs(v)
 
+    def pooled(self, v: Vector) -> Vector:
+        """The mean of `v` over each feature's unit."""
+        return v
+
     def closure(self, features: Indices) -> Indices:
         """Some features, with all those that enter and leave with them."""
         return features

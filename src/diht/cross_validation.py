@@ -26,7 +26,7 @@ from diht.estimators import (
     _blas_threads,
     _class_weighted,
     _one_vs_rest,
-    standard_deviations,
+    column_scales,
     validated,
 )
 from diht.losses import Loss
@@ -45,6 +45,7 @@ from diht.path import (
     choices_among,
     constraint_of,
     counted,
+    default_ks,
     default_names,
     path_point,
 )
@@ -60,7 +61,8 @@ Vector = NDArray[np.float64]
 Plain: TypeAlias = SparseRegressor | SparseClassifier
 Results: TypeAlias = dict[tuple[int, float], Result]  # by k and lam
 
-_RULES = "score", "1se"
+_RULES = "1se", "score"
+_LAMS = 1e-3, 1e-2, 1e-1  # for columns of unit variance
 
 
 class _CrossValidated(BaseEstimator):  # type: ignore[misc]
@@ -98,7 +100,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         known = None if offset is None else finite_vector("offset", offset, X.shape[0])
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
         names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
-        ks = self._ks(X.shape[1], names)
+        ks = self._ks(X.shape[0], X.shape[1], names)
         constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign)
         plain = self._estimator()
         by_score = self.criterion in _RULES
@@ -126,11 +128,11 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
         )
 
-    def _ks(self, n_features: int, names: Any) -> list[int]:
+    def _ks(self, n_samples: int, n_features: int, names: Any) -> list[int]:
         """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
         most, what = choices_among(n_features, names, self.keep, self.groups)
         if self.ks is None:
-            return checked_ks(None, most)
+            return default_ks(min(most, n_samples // 10))
         ks = checked_ks(self.ks, np.iinfo(np.int64).max)
         if ks[-1] > most:
             message = f"ks up to {ks[-1]} are more than the {most} {what}: all of them may be used"
@@ -256,7 +258,7 @@ def _paths(
 ) -> list[Results]:  # fmt: skip
     """Follow the path of each target."""
     design = as_design(X, n_threads)
-    scale = standard_deviations(design, s) if plain.standardize else None
+    scale = column_scales(design, s, constraint) if plain.standardize else None
     loss, results = plain._named_loss(), []
     if isinstance(loss, Multinomial):
         several = MultinomialProblem.of(design, targets[""], constraint, lams[-1], s, plain.fit_intercept, scale=scale)
@@ -295,15 +297,16 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     Parameters
     ----------
     ks : sequence of int or None, default=None
-        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
-    lams : float or sequence of float, default=1e-3
+        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes about ten, evenly spaced on a
+        logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
+    lams : float or sequence of float, default=(0.001, 0.01, 0.1)
         Strengths of the ridge to try.
     loss : str or Loss, default="squared"
         As in `SparseRegressor`.
-    criterion : {"score", "1se", "aic", "bic", "ebic"}, default="score"
-        How k and lam are chosen: the best mean score; the smallest k within one standard error of it (the standard deviation of the
-        best one's scores, divided by the root of the number of folds); or the least information criterion of the path of all
-        samples, without folds (see `diht.path.Path.criterion`; for losses that are likelihoods).
+    criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
+        How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
+        of the best one's scores, divided by the root of the number of folds); the best mean score; or the least information
+        criterion of the path of all samples, without folds (see `diht.path.Path.criterion`; for losses that are likelihoods).
     cv : int, cross-validation generator or iterable, default=None
         The folds, as in scikit-learn; None makes five.
     scoring : str, callable or None, default=None
@@ -316,8 +319,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         Whether to branch and bound for the last fit.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
-    standardize : bool, default=False
-        Whether to divide each column by its weighted standard deviation, that of the training samples.
+    standardize : bool, default=True
+        Whether to divide each column by its weighted standard deviation, that of the training samples of a fold; a group has one
+        scale. False for columns whose units are comparable, such as words of texts.
     tol : float, default=1e-4
         The relative gap at which a model counts as optimal.
     time_limit : float, optional
@@ -373,16 +377,16 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     def __init__(
         self,
         ks: Sequence[int] | None = None,
-        lams: float | Sequence[float] = 1e-3,
+        lams: float | Sequence[float] = _LAMS,
         loss: str | Loss = "squared",
-        criterion: str = "score",
+        criterion: str = "1se",
         cv: Any = None,
         scoring: Any = None,
         refit: bool = True,
         solver: str | Solver = "auto",
         exact: bool = False,
         fit_intercept: bool = True,
-        standardize: bool = False,
+        standardize: bool = True,
         tol: float = 1e-4,
         time_limit: float | None = None,
         random_state: Any = None,
@@ -453,15 +457,16 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     Parameters
     ----------
     ks : sequence of int or None, default=None
-        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes some from 1 to 50, or to all.
-    lams : float or sequence of float, default=1e-3
+        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes about ten, evenly spaced on a
+        logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
+    lams : float or sequence of float, default=(0.001, 0.01, 0.1)
         Strengths of the ridge to try.
     loss : str or Loss, default="logistic"
         As in `SparseClassifier`; "multinomial" for more than two classes.
-    criterion : {"score", "1se", "aic", "bic", "ebic"}, default="score"
-        How k and lam are chosen: the best mean score; the smallest k within one standard error of it (the standard deviation of the
-        best one's scores, divided by the root of the number of folds); or the least information criterion of the path of all
-        samples, without folds (see `diht.path.Path.criterion`; for losses that are likelihoods).
+    criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
+        How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
+        of the best one's scores, divided by the root of the number of folds); the best mean score; or the least information
+        criterion of the path of all samples, without folds (see `diht.path.Path.criterion`; for losses that are likelihoods).
     cv : int, cross-validation generator or iterable, default=None
         The folds, as in scikit-learn; None makes five.
     scoring : str, callable or None, default=None
@@ -476,8 +481,9 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Whether to branch and bound for the last fit.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
-    standardize : bool, default=False
-        Whether to divide each column by its weighted standard deviation, that of the training samples.
+    standardize : bool, default=True
+        Whether to divide each column by its weighted standard deviation, that of the training samples of a fold; a group has one
+        scale. False for columns whose units are comparable, such as words of texts.
     tol : float, default=1e-4
         The relative gap at which a model counts as optimal.
     time_limit : float, optional
@@ -531,9 +537,9 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     def __init__(
         self,
         ks: Sequence[int] | None = None,
-        lams: float | Sequence[float] = 1e-3,
+        lams: float | Sequence[float] = _LAMS,
         loss: str | Loss = "logistic",
-        criterion: str = "score",
+        criterion: str = "1se",
         cv: Any = None,
         scoring: Any = None,
         refit: bool = True,
@@ -541,7 +547,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         solver: str | Solver = "auto",
         exact: bool = False,
         fit_intercept: bool = True,
-        standardize: bool = False,
+        standardize: bool = True,
         tol: float = 1e-4,
         time_limit: float | None = None,
         random_state: Any = None,

@@ -90,7 +90,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         with _blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
             constraint = self._constraint(X.shape[1])
-            scale = standard_deviations(design, s) if self.standardize else None
+            scale = column_scales(design, s, constraint) if self.standardize else None
             for j, (label, y) in enumerate(targets.items()):
                 problem = Problem(
                     design, y, loss, constraint, self._ridge, s, self.fit_intercept, scale=scale, offset=offset
@@ -255,9 +255,12 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         solvers "auto" and "branch".
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
-    standardize : bool, default=False
-        Whether to divide each column by its weighted standard deviation (implicitly: X is neither copied nor changed).
-        Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem.
+    standardize : bool, default=True
+        Whether to divide each column by its weighted standard deviation (implicitly: X, dense or sparse, is neither copied nor
+        changed). Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem. The
+        columns of a group have one scale, the root of the mean of their variances: it does not depend on which orthonormal basis
+        the group is given in. False for columns whose units are comparable: rare words of a text, divided by their tiny
+        deviations, get huge entries.
     tol : float, default=1e-4
         The relative gap at which the model counts as optimal.
     max_iter : int, optional
@@ -352,7 +355,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         solver: str | Solver = "auto",
         exact: bool = False,
         fit_intercept: bool = True,
-        standardize: bool = False,
+        standardize: bool = True,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -525,9 +528,12 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         solvers "auto" and "branch".
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
-    standardize : bool, default=False
-        Whether to divide each column by its weighted standard deviation (implicitly: X is neither copied nor changed).
-        Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem.
+    standardize : bool, default=True
+        Whether to divide each column by its weighted standard deviation (implicitly: X, dense or sparse, is neither copied nor
+        changed). Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem. The
+        columns of a group have one scale, the root of the mean of their variances: it does not depend on which orthonormal basis
+        the group is given in. False for columns whose units are comparable: rare words of a text, divided by their tiny
+        deviations, get huge entries.
     tol : float, default=1e-4
         The relative gap at which the model counts as optimal.
     max_iter : int, optional
@@ -633,7 +639,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         solver: str | Solver = "auto",
         exact: bool = False,
         fit_intercept: bool = True,
-        standardize: bool = False,
+        standardize: bool = True,
         tol: float = 1e-4,
         max_iter: int | None = None,
         time_limit: float | None = None,
@@ -743,7 +749,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         with _blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
             constraint = self._constraint(X.shape[1])
-            scale = standard_deviations(design, s) if self.standardize else None
+            scale = column_scales(design, s, constraint) if self.standardize else None
             problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)
             result = solve_multinomial(
                 problem,
@@ -877,12 +883,17 @@ def _one_vs_rest(classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
     return {f"class {label!r}: ": np.where(codes == j, 1.0, -1.0) for j, label in enumerate(classes.tolist())}
 
 
-def standard_deviations(design: Design, s: Vector) -> Vector:
-    """Return the weighted standard deviation of every column, 1 for a column that is constant up to rounding."""
+def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
+    """Return what `standardize` divides every column by: the root of the mean of the weighted variances of its group's columns.
+
+    Without groups that is the column's own standard deviation. The mean is the trace of the group's covariance matrix divided by
+    its size, which an orthogonal change of the group's columns leaves as it is. A column that is constant up to rounding has
+    variance 0; a group of such columns has scale 1.
+    """
     mean, variance = design.moments(s)
-    deviation = np.sqrt(variance)
     rounding = len(s) * np.finfo(np.float64).eps * np.abs(mean)
-    return np.where(deviation <= rounding, 1.0, deviation)
+    scale = np.sqrt(constraint.pooled(np.where(np.sqrt(variance) <= rounding, 0.0, variance)))
+    return np.where(scale > 0.0, scale, 1.0)
 
 
 def _in_users_units(w: Array, scale: Vector | None, dtype: np.dtype[Any]) -> Array:

@@ -22,6 +22,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
+from diht.constraint import Constraint
 from diht.design import as_design
 from diht.design.least_squares import orthonormal
 from diht.estimators import (
@@ -30,7 +31,7 @@ from diht.estimators import (
     _blas_threads,
     _class_weighted,
     _one_vs_rest,
-    standard_deviations,
+    column_scales,
     validated,
 )
 from diht.losses import Loss
@@ -261,6 +262,7 @@ class _Row:
 
     label: str
     columns: Any
+    scales: Callable[[Vector], Vector] | None  # of the columns, from weights; None without standardisation
     support: Indices
     y: Vector
     x: Vector
@@ -274,7 +276,7 @@ class _Row:
         """Fit coefficients, in the units of X, and the intercept."""
         if not len(self.support):
             return self.x, self._intercept(estimator, s)
-        problem, scale = self._problem(estimator, s)
+        problem, scale = self._problem(estimator.fit_intercept, s)
         w = self.x * scale
         fit = refit(problem, np.arange(len(w)), w, problem.centred_intercept(w, self.intercept))
         return fit.values / scale, problem.intercept_of(fit.values, fit.b)
@@ -283,7 +285,7 @@ class _Row:
         """Do so without the ridge, and tell whether that has one answer only."""
         if not len(self.support):
             return self.x, self._intercept(estimator, s), True
-        problem, scale = self._problem(estimator, s)
+        problem, scale = self._problem(estimator.fit_intercept, s)
         w = self.x * scale
         try:
             w, b, unique = _without_ridge(problem, w, problem.centred_intercept(w, self.intercept))
@@ -297,12 +299,12 @@ class _Row:
         y, factor = (self.y, 1.0) if self.offset is None else self.loss.with_offset(self.y, self.offset)
         return null_intercept(self.loss, y, s * factor)
 
-    def _problem(self, estimator: Estimator, s: Vector) -> tuple[Problem, Vector]:
+    def _problem(self, fit_intercept: bool, s: Vector) -> tuple[Problem, Vector]:
         design, m = as_design(self.columns, 1), len(self.support)
-        scale = standard_deviations(design, s) if estimator.standardize else None
+        scale = None if self.scales is None else self.scales(s)
         constraint = constraint_of(m, m, None, None, None, self.sign)
         problem = Problem(
-            design, self.y, self.loss, constraint, self.lam, s, estimator.fit_intercept, scale=scale, offset=self.offset
+            design, self.y, self.loss, constraint, self.lam, s, fit_intercept, scale=scale, offset=self.offset
         )
         return problem, np.ones(m) if scale is None else scale
 
@@ -314,14 +316,22 @@ def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
     sign = signs_of(estimator.sign, names, d)
     sign = None if sign is None else np.broadcast_to(sign, d)
     loss, lam = estimator._loss(), estimator._lam
-    rows = []
+    groups, rows = constraint_of(1, d, None, None, estimator.groups, None), []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])
         signs = None if sign is None else sign[support]
         x, b = coef[j, support].astype(np.float64), float(intercepts[j])
         columns, y = data.X[:, support], y.astype(np.float64)
-        rows.append(_Row(label, columns, support, y, x, b, loss, lam, signs, data.offset))
+        scales = _scales(data.X, support, groups) if estimator.standardize else None
+        rows.append(_Row(label, columns, scales, support, y, x, b, loss, lam, signs, data.offset))
     return rows
+
+
+def _scales(X: Any, support: Indices, groups: Constraint) -> Callable[[Vector], Vector]:
+    """Return how the scales of some columns follow from weights; those of a group need all of its columns."""
+    features = groups.closure(support)
+    columns, own = X[:, features], np.isin(features, support)
+    return lambda s: column_scales(as_design(columns, 1), s, groups.within(features))[own]
 
 
 def _names(estimator: Estimator, n_features: int) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from sklearn.utils import check_array
 from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import as_design
-from diht.estimators import _blas_threads, standard_deviations
+from diht.estimators import _blas_threads, column_scales
 from diht.losses import Loss, as_loss
 from diht.multinomial import (
     ALL_LOSSES,
@@ -263,7 +263,7 @@ def sparse_path(
     loss: str | Loss = "squared",
     sample_weight: ArrayLike | None = None,
     fit_intercept: bool = True,
-    standardize: bool = False,
+    standardize: bool = True,
     solver: str | Solver = "auto",
     tol: float = 1e-4,
     time_limit: float | None = None,
@@ -343,7 +343,7 @@ def sparse_path(
     s = normalised_weights(sample_weight, n)
     with _blas_threads(n_jobs), printed(verbose):
         design = as_design(X, n_jobs)
-        scale = standard_deviations(design, s) if standardize else None
+        scale = column_scales(design, s, constraint) if standardize else None
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, standardize)
@@ -397,6 +397,11 @@ def constraint_of(k: int, n_features: int, names: Any, keep: Any, groups: ArrayL
     """Return a constraint whose features may be given by name."""
     kept = indices_of("keep", keep, names)
     return constrained(k, n_features, kept, groups, signs_of(sign, names, n_features))
+
+
+def default_ks(most: int) -> list[int]:
+    """Return what cross-validation tries: about ten numbers, evenly spaced on a logarithmic scale, the last at most 30."""
+    return sorted({round(k) for k in np.geomspace(1, max(1, min(most, 30)), 10)})
 
 
 def checked_ks(ks: Sequence[int] | None, most: int, what: str = "features") -> list[int]:

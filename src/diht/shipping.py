@@ -117,7 +117,8 @@ class ShippingMixin:
         estimator
             A `LogisticRegression` for the logistic loss (of more than two classes a `OneVsRestClassifier` of them) and for the
             multinomial one, a `LinearSVC` for other losses of classification, a `PoissonRegressor` where predictions are
-            exp(x.w + b), else a `Ridge`; fitted, with a copy of the coefficients.
+            exp(x.w + b), else a `Ridge`; fitted, with a copy of the coefficients. The strength of its penalty is that of the
+            problem that was solved, whose columns are standardised unless ``standardize=False``.
         """
         check_is_fitted(self)
         strength = self._lam * self._n_samples

@@ -93,6 +93,10 @@ class Structured(Constraint):
         """The norm of each feature's unit."""
         return np.asarray(np.sqrt(self.squares(v))[self.unit])
 
+    def pooled(self, v: Vector) -> Vector:
+        """The mean of the features of each unit."""
+        return np.asarray((np.bincount(self.unit, v) / np.bincount(self.unit))[self.unit])
+
     def select(self, v: Vector) -> Indices:
         """The features of the units with the largest norms."""
         return self.features_of(self.base.select(np.sqrt(self.squares(v))))

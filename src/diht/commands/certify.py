@@ -18,7 +18,7 @@ from diht.commands.predict import columns_of, read_for
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, read_table
 from diht.design import as_design
-from diht.estimators import standard_deviations
+from diht.estimators import column_scales
 from diht.loop import certificate_after, model_to_certify, solve
 from diht.losses import Loss, as_loss
 from diht.multinomial import Multinomial
@@ -126,7 +126,7 @@ def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         k=_k_for(arguments, max(len(used), 1), d, len(used)),
         lam=arguments.lam or 1e-3,
         fit_intercept=given.intercept is not None or given.values is None,
-        standardize=not table.is_sparse if arguments.standardize is None else arguments.standardize,
+        standardize=arguments.standardize is not False,
         dtype="float64",
         n_features=d,
         feature_names=None if table.feature_names is None else tuple(table.feature_names),
@@ -222,9 +222,9 @@ def _bounds(
     """Return the equations with figures for this data, and what was found about each."""
     design = as_design(table.X, arguments.threads)
     s = normalised_weights(None, design.shape[0])
-    scale = standard_deviations(design, s) if model.standardize else None
-    limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
     constraint = model.structure.constraint(model.k, model.n_features)
+    scale = column_scales(design, s, constraint) if model.standardize else None
+    limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
     equations, findings = [], []
     assert isinstance(model.loss, Loss)
     for equation, y in zip(model.equations, targets, strict=True):

@@ -144,7 +144,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss | Multino
         solver=arguments.solver,
         exact=arguments.exact,
         fit_intercept=not arguments.no_intercept,
-        standardize=not table.is_sparse if arguments.standardize is None else arguments.standardize,
+        standardize=arguments.standardize,
         tol=arguments.tol,
         max_iter=arguments.max_iter,
         time_limit=arguments.time_limit,

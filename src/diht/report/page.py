@@ -308,12 +308,17 @@ def _effects(model: SavedModel, story: Story) -> list[Vector | None]:
     return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
 
 
+def _of_group(model: SavedModel) -> str:
+    """Say whose standard deviation it is, where the features of a group share one: the root of the mean of their variances."""
+    return "" if model.structure.groups is None else " of the group"
+
+
 def _feature_table(model: SavedModel, equation: Equation, effects: Vector | None) -> str:
     if not len(equation.indices):
         return '<p class="faint">No feature has a coefficient.</p>' + _intercept(model, equation)
     size = np.asarray(equation.values if effects is None else effects, dtype=np.float64)
     order = np.argsort(-np.abs(size), kind="stable")
-    heads = ["feature", "coefficient", *(["per std. dev."] * (effects is not None))]
+    heads = ["feature", "coefficient", *([f"per std. dev.{_of_group(model)}"] * (effects is not None))]
     heads += ["drop cost"] * bool(len(equation.required))
     rows = [_feature_row(model, equation, j, size, effects is not None) for j in order]
     head = "".join(f'<th scope="col">{word}</th>' for word in heads)
@@ -351,7 +356,8 @@ def _required(model: SavedModel, has_effects: bool) -> str:
     """Say what the columns and marks mean."""
     sentences = []
     if has_effects:
-        sentences.append("A coefficient is in the units of the data; that per standard deviation can be compared.")
+        per = f"that per standard deviation{_of_group(model)}"
+        sentences.append(f"A coefficient is in the units of the data; {per} can be compared.")
     costs = np.concatenate([equation.drop_cost for equation in model.equations])
     if np.any((costs > 0) & np.isfinite(costs)):
         sentences.append(
@@ -479,7 +485,7 @@ def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
         Series(printable(model.name(used[j]), 22), ks, _floats(W[:, j]), ink=ink)
         for ink, j in zip(INKS, largest, strict=False)
     ]
-    what = "coefficients per standard deviation" if model.standardize else "coefficients"
+    what = f"coefficients per standard deviation{_of_group(model)}" if model.standardize else "coefficients"
     what = f"norms of the classes' {what}" if points[0].coef.ndim > 1 else what
     title = f"Coefficients{f', {label}' if label else ''}"
     return Chart(printable(title, 44), f"{what}, the largest {len(series)}", "k", series, x_whole=True, from_zero=False)
