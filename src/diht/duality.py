@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
-from diht.samples import Rows, Samples, added
+from diht.samples import Rows, added
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -48,7 +48,6 @@ __all__ = [
     "saddle_point",
     "screen",
     "stability_radius",
-    "trivial_bound",
     "upper_bound",
 ]
 
@@ -378,17 +377,6 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     bound = Bound(float(safe) + 0.0, alpha, float(value - safe)) if np.isfinite(safe) else None
     return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, samples.full(0.0), 0.0)
-
-
-def trivial_bound(loss: Loss, samples: Samples) -> float:
-    """The dual value at alpha = 0, less rounding; zero for the losses of this library."""
-
-    def sums(y: Vector, s: Vector) -> tuple[float, float]:
-        at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
-        return float(np.sum(s * at_zero)), float(s @ np.abs(at_zero))
-
-    total, size = map(added, zip(*samples.each(sums), strict=True))
-    return 0.0 - total - _PAIRWISE * _U * size
 
 
 def null_dual(problem: Problem, b: float) -> Rows:
