@@ -18,7 +18,7 @@ ROOMS: list[tuple[str, ...]] = [
     ("losses",),  # formulas
     ("design",),  # X: storage, kernels, products and their error bounds
     ("selection", "constraint", "structure"),
-    ("design.quadratic", "design.barrier"),  # quadratics under a constraint, which know no X
+    ("design.quadratic", "design.barrier", "design.gram_kernels"),  # quadratics under a constraint, which know no X
     ("intercept", "samples"),  # where rows live
     ("problem",),
     ("duality", "shift", "result"),  # bounds, screening, what is handed out

@@ -8,18 +8,9 @@ from typing import Any
 import numpy as np
 
 from diht.design import quadratic
-from diht.design.kernels import Array, Integer, jit, jit_inlined, jit_reassociated
+from diht.design.kernels import Array, Integer, dot, jit, jit_inlined
 from diht.design.quadratic import LARGEST_SYSTEM, MIDDLE, NONE, TOP
 from diht.design.relaxation import shrink, threshold_scale
-
-
-@jit_reassociated
-def dot(a: Array, b: Array, n: Integer) -> float:
-    """Product of the first n entries."""
-    total = 0.0
-    for i in range(n):
-        total += a[i] * b[i]
-    return float(total)
 
 
 @jit

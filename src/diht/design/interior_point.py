@@ -20,8 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from diht.design.gram_kernels import dot
-from diht.design.kernels import Array, jit, jit_inlined, jit_reassociated
+from diht.design.kernels import Array, dot, jit, jit_inlined, jit_reassociated
 
 __all__ = ["SAMPLE_ROWS", "interior_point"]
 

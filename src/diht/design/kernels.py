@@ -77,6 +77,15 @@ def jit_reassociated(function: F) -> F:
 # Scalar steps on one dual variable
 
 
+@jit_reassociated
+def dot(a: Array, b: Array, n: Integer) -> float:
+    """Product of the first n entries."""
+    total = 0.0
+    for i in range(n):
+        total += a[i] * b[i]
+    return float(total)
+
+
 @jit
 def clip(a: float, low: float, high: float) -> float:
     """Project ``a`` on the interval ``[low, high]``."""
