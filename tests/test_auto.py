@@ -1,5 +1,7 @@
 """The default method: what it finds, what it proves, what it keeps, and when it stops."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 
@@ -8,9 +10,29 @@ from diht import Problem, solve
 from diht.design import DenseDesign, as_design
 from diht.design.least_squares import ridge
 from diht.duality import primal
-from diht.losses import Logistic, Loss, Squared
+from diht.losses import Huber, Logistic, Loss, Squared
 from diht.result import Status
 from diht.solvers import Auto, BranchAndBound, Start
+from diht.solvers.auto import STAGES
+from diht.solvers.profile import Profile
+from diht.solvers.stages import (
+    Beginning,
+    Continuation,
+    DualRounding,
+    EarlyShift,
+    ForwardSelection,
+    LargerRidge,
+    Perturbation,
+    RelaxationRounding,
+    RelaxationSolution,
+    Reselection,
+    RidgeRounding,
+    Shift,
+    Stage,
+    Swaps,
+)
+from diht.solvers.state import AutoState, Budget
+from diht.structure import constrained
 from oracle import best_subset, clear_data, small_data, some_weights, targets
 from test_relaxed import Quantile
 
@@ -122,3 +144,151 @@ def test_a_small_ridge_is_no_reason_to_wait() -> None:
         stop=lambda: bool(passes),
     )
     assert passes[0] < 10.0
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stages
+
+
+def drawn(loss: Loss, n: int, d: int, k: int, rho: float, snr: float, lam: float, seed: int) -> Problem:
+    """Features with correlations rho^|i-j|, k of them with unit coefficients, and targets of unit spread."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    for j in range(1, d):
+        X[:, j] = rho * X[:, j - 1] + np.sqrt(1.0 - rho**2) * X[:, j]
+    signal, noise = X[:, np.arange(k) * (d // k) + d // k // 2].sum(axis=1), rng.standard_normal(n)
+    y = signal + noise * (np.linalg.norm(signal) / np.sqrt(snr) / np.linalg.norm(noise))
+    y = y / y.std() if loss.task == "regression" else np.where(y > np.median(y), 1.0, -1.0)
+    return Problem(X, y, loss, k, lam, fit_intercept=bool(seed % 2), n_threads=1)
+
+
+@cache
+def wide_and_weak() -> Problem:
+    """Too large for a ridge regression or for searches of every start, under a ridge far below the curvature."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 4100))
+    return Problem(X, X[:, :20].sum(axis=1) + 0.5 * rng.standard_normal(500), Squared(), 20, 1e-3, n_threads=1)
+
+
+# For each stage a problem where it helps, what it improves by how much of the objective, and one to which it does not apply.
+CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
+    RidgeRounding: (drawn(Squared(), 28, 13, 5, 0.5, 10.0, 2e-3, 310), "objective", 1.0, wide_and_weak()),
+    DualRounding: (wide_and_weak(), "objective", 1.0, medium(Squared())),
+    ForwardSelection: (
+        drawn(Squared(), 78, 61, 7, 0.9, 10.0, 1e-2, 292),
+        "objective",
+        1.0,
+        drawn(Squared(), 20, 30, 3, 0.5, 2.0, 1.0, 0),
+    ),
+    EarlyShift: (drawn(Squared(), 61, 42, 6, 0.5, 10.0, 3e-4, 221), "bound", 0.2, medium(Squared())),
+    RelaxationSolution: (drawn(Logistic(), 79, 73, 4, 0.9, 10.0, 4e-3, 373), "bound", 0.3, None),
+    RelaxationRounding: (drawn(Squared(), 37, 118, 5, 0.5, 10.0, 2e-3, 192), "objective", 0.5, None),
+    Swaps: (drawn(Huber(), 25, 119, 8, 0.0, 10.0, 1e-3, 326), "objective", 0.5, None),
+    Shift: (drawn(Squared(), 50, 71, 3, 0.5, 0.5, 1.5, 96), "bound", 0.01, medium(Logistic())),
+    Continuation: (drawn(Huber(), 22, 99, 7, 0.0, 2.0, 1e-3, 32), "objective", 0.1, None),
+    LargerRidge: (
+        drawn(Squared(), 18, 49, 8, 0.9, 1e4, 1e-4, 385),
+        "objective",
+        0.01,
+        medium(Logistic()),
+    ),
+    Reselection: (
+        drawn(Logistic(), 38, 29, 7, 0.5, 10.0, 1.8e-3, 61),
+        "objective",
+        0.01,
+        medium(Squared()),
+    ),
+    Perturbation: (
+        drawn(Logistic(), 48, 91, 5, 0.0, 0.5, 2.2e-3, 319),
+        "objective",
+        0.01,
+        medium(Squared()),
+    ),
+}
+
+
+def run_before(problem: Problem, kind: type[Stage]) -> tuple[AutoState, Stage]:
+    """Run the stages up to one of a kind, and return it."""
+    state = AutoState(problem, Start())
+    for stage in STAGES:
+        if isinstance(stage, kind):
+            return state, stage
+        if state.is_open and stage.applies(state.profile):
+            list(stage.run(state))
+    raise AssertionError(kind)
+
+
+def figures(state: AutoState) -> dict[str, float]:
+    assert state.bound is not None
+    return {"objective": state.objective, "bound": state.bound.value}
+
+
+def test_every_stage_has_a_case() -> None:
+    assert [Beginning, *CASES] == [type(stage) for stage in STAGES]
+
+
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+def test_a_stage_helps_where_it_applies(kind: type[Stage]) -> None:
+    problem, what, least, elsewhere = CASES[kind]
+    state, stage = run_before(problem, kind)
+    assert stage.applies(state.profile)
+    assert elsewhere is None or not stage.applies(Profile(elsewhere))
+    before = figures(state)
+    list(stage.run(state))
+    after = figures(state)
+    gains = {"objective": before["objective"] - after["objective"], "bound": after["bound"] - before["bound"]}
+    assert min(gains.values()) >= 0.0
+    assert gains[what] > least * abs(after["objective"])
+    assert problem.constraint.allows(state.best.w)
+    assert after["bound"] <= after["objective"]
+
+
+def test_the_beginning_evaluates_the_start() -> None:
+    problem = medium(Squared())
+    w = np.zeros(300)
+    w[[1, 50]] = 1.0
+    state = AutoState(problem, Start(w, 0.5))
+    list(Beginning().run(state))
+    assert state.objective == pytest.approx(primal(problem, w, 0.5), rel=1e-12)
+    assert 0.0 <= figures(state)["bound"] <= state.objective
+
+
+def test_no_stage_begins_once_the_gap_is_closed() -> None:
+    problem = Problem(*clear_data(Squared()), Squared(), 2, 1.0)
+    state = AutoState(problem, Start())
+    list(Auto()._work(state))
+    assert not state.is_open
+    asked: list[Stage] = []
+
+    class Recorded(Auto):
+        stages = tuple(
+            type("Spy", (type(stage),), {"run": lambda self, state: asked.append(self)})() for stage in STAGES
+        )
+
+    list(Recorded()._work(state))
+    assert asked == []
+
+
+def test_constraints_that_are_not_plain_get_perturbations_instead_of_shifts() -> None:
+    X, y = small_data(Squared())
+    groups = Profile(Problem(X, y, Squared(), constrained(2, 7, groups=np.arange(7) // 2), 0.1))
+    plain = Profile(Problem(X, y, Squared(), 2, 0.1))
+    assert [Perturbation().applies(profile) for profile in (groups, plain)] == [True, False]
+    for stage in (Shift(), EarlyShift()):
+        assert [stage.applies(profile) for profile in (groups, plain)] == [False, True]
+
+
+def test_a_budget_ends_by_reads_or_by_time() -> None:
+    problem, late = medium(Squared()), []
+    budget = Budget(problem, lambda: bool(late), problem.design.passes)
+    spent = budget.within(1.5)
+    assert not spent()
+    problem.design.matvec(np.ones(300))
+    assert not spent()
+    problem.design.matvec(np.ones(300))
+    assert spent()
+    assert budget.reads == pytest.approx(2.0)
+    later = budget.within(10.0)
+    assert not later()
+    late.append(True)
+    assert later()

@@ -12,8 +12,10 @@ sys.path.append(str(Path(__file__).parent.parent / "benchmarks" / "comparison"))
 
 from benchmark_utils.judge import Found, Judge
 
+import ablation
 import compare
 import regression
+from diht.solvers.auto import STAGES
 from instances import autoregressive
 from peers import Answer, Instance, Worker
 
@@ -232,3 +234,14 @@ def test_a_later_run_takes_the_place_of_an_earlier_one():
     assert repeated
     assert sorted(table["seconds"]) == [0.5, 3.0, 4.0]
     assert not compare.merged([first, second[1:]])[1]
+
+
+def test_an_ablation_leaves_one_stage_out_and_times_both_to_the_same_objective():
+    assert ablation.without(None).stages == STAGES
+    assert ablation.without(STAGES[2]).stages == STAGES[:2] + STAGES[3:]
+    full = ablation.Solved(2.0, 1.5, 4.0, [(1.0, 3.0), (2.0, 2.5), (4.0, 2.0)])
+    other = ablation.Solved(2.5, 1.0, 6.0, [(3.0, 2.5), (6.0, 2.5)])
+    change = ablation.Change(full, other)
+    assert (change.objective, change.bound, change.time, change.to_objective) == (0.25, 0.25, 1.5, 1.5)
+    (line,) = list(ablation.small_table({STAGES[2]: [change]}))[2:]
+    assert line == f"| `{type(STAGES[2]).__name__}` | 1 | 1, 0 | 25% | 1 | 25% | 1.50 |"

@@ -240,15 +240,15 @@ def test_random_problems_end_swap_optimal(seed: int, lam: float, fit_intercept: 
     assert min(all_swaps(problem, np.flatnonzero(w)), default=np.inf) >= objective * (1 - 1e-8)
 
 
-def test_kicks_lead_on_where_no_swap_does() -> None:
+def test_perturbations_lead_on_where_no_swap_does() -> None:
     gained = 0
     for seed in range(4):
         X, y, _ = paper_design(120, 25, 38, seed)
         problem, pool = Problem(X, y, Squared(), 25, 0.01, fit_intercept=seed % 2 == 0), Pool()
         without = swap_search(problem, NOTHING).objective
-        fit = swap_search(problem, NOTHING, kicks=20, pool=pool)
+        fit = swap_search(problem, NOTHING, perturbations=20, pool=pool)
         w, objective = fit.w, fit.objective
-        again = swap_search(problem, NOTHING, kicks=20).w
+        again = swap_search(problem, NOTHING, perturbations=20).w
         np.testing.assert_array_equal(w, again)
         assert objective <= without
         assert objective == pytest.approx(fitted(problem, np.flatnonzero(w)), rel=1e-10)
@@ -259,12 +259,12 @@ def test_kicks_lead_on_where_no_swap_does() -> None:
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 7, 8])
-def test_kicks_where_there_is_little_to_exchange(k: int) -> None:
+def test_perturbations_where_there_is_little_to_exchange(k: int) -> None:
     base = random_problem(Squared(), d=8, k=k)
     inside = np.arange(k)[: k - 1]
     for constraint in (Cardinality(k), Cardinality(k).restricted(inside, NOTHING)):
         problem = Problem(base.design, base.y, Squared(), constraint, 0.01)
-        fit = swap_search(problem, NOTHING, kicks=10)
+        fit = swap_search(problem, NOTHING, perturbations=10)
         w, objective = fit.w, fit.objective
         assert problem.constraint.allows(w)
         assert min(all_swaps(problem, np.flatnonzero(w)), default=np.inf) >= objective * (1 - 2e-9)
@@ -273,12 +273,12 @@ def test_kicks_where_there_is_little_to_exchange(k: int) -> None:
 def test_rows_of_the_hessian_that_no_longer_fit_are_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, _ = paper_design(60, 12, 24, 0)
     problem = Problem(X, y, Squared(), 12, 0.01)
-    expected = swap_search(problem, NOTHING, kicks=10).w
+    expected = swap_search(problem, NOTHING, perturbations=10).w
     before = problem.design.passes
-    swap_search(problem, NOTHING, kicks=10)
+    swap_search(problem, NOTHING, perturbations=10)
     middle = problem.design.passes
     monkeypatch.setattr(exchange, "_MOST_KEPT", 60 * 24)
-    np.testing.assert_allclose(swap_search(problem, NOTHING, kicks=10).w, expected, rtol=1e-8)
+    np.testing.assert_allclose(swap_search(problem, NOTHING, perturbations=10).w, expected, rtol=1e-8)
     assert problem.design.passes - middle > middle - before > 12
 
 

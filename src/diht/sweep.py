@@ -25,20 +25,20 @@ from diht.constraint import Constraint
 from diht.design.definite import Definite
 from diht.design.gram import Gram
 from diht.design.threads import blas_threads
-from diht.duality import Bound, Screening, lower_bound, upper_bound
+from diht.duality import Bound, Screening, lower_bound
 from diht.fit import Fit
 from diht.loop import Limits, as_solver, drive, solve
 from diht.problem import Problem
 from diht.result import Result, Status
 from diht.samples import Samples
 from diht.selection import top_k
-from diht.shift import ShiftedBound, in_play, others, problem_gram, smallest_eigenvalue
+from diht.shift import ShiftedBound, problem_gram
 from diht.solvers import Auto, Relaxed, Solver, Start
-from diht.solvers.auto import AutoState
 from diht.solvers.engines import NewtonEngine, engine_for, newton_pays
-from diht.solvers.gram import GramRelaxation
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import _State
+from diht.solvers.stages import shifts
+from diht.solvers.state import AutoState
 from diht.solvers.swaps import swap_search
 
 __all__ = ["WiderBound", "solve_path"]
@@ -49,10 +49,7 @@ Indices = NDArray[np.int64]
 _ENOUGH = 0.3  # a relaxation is solved to this fraction of the gap that it leaves
 _MOST_LOOKS = 10  # at a relaxation
 _FEATURES, _AT_LEAST = 2, 50  # of a working set, as a multiple of those that a model may have, and in any case
-_MOST_GRAM = 6000  # features up to which a shift is looked for
-_LEFT = 0.9  # fraction of the features up to which another shift is worth its while
-_SHIFT_ACCURACY = 1e-5
-_SMALL = 1e5  # entries of X up to which swaps cost next to nothing
+_FREE_SWAPS = 1e5  # entries of X up to which the swaps of a point may read it without limit
 _SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
 _DEAR = 2e7  # bytes of an X that is read no more often than needed: its relaxation is solved again only where the gap has grown
 _DRIFT, _NEAR = 2.0, 10.0  # so much, and to so many times the tolerance; below that there is no search for swaps either
@@ -145,7 +142,8 @@ class _Nearby(Auto):
     def polish(self, problem: Problem, state: AutoState, best: Fit) -> None:
         """Leave the best model as it is: its neighbours were polished."""
 
-    def _work(self, problem: Problem, start: Start, state: AutoState) -> Iterator[None]:
+    def _work(self, state: AutoState) -> Iterator[None]:
+        problem, start = state.problem, state.start
         assert start.w is not None
         assert start.alpha is not None
         self.shared.settled.clear()
@@ -202,27 +200,15 @@ class _Nearby(Auto):
 
     def _shift_on(self, problem: Problem, state: AutoState) -> None:
         """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
-        before = np.inf
-        while problem.loss.is_squared_error and problem.constraint.is_plain:
-            best, bound = state.pool.best, state.bound
-            assert best is not None
-            assert bound is not None
-            features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, best.w, best.b))
-            if not 0 < len(features) <= min(_LEFT * before, _MOST_GRAM, problem.shape[0]):
-                return
-            before = len(features)
-            known = self.shared.gram
-            if known is None or not np.all(np.isin(features, known.features)):
-                known = self.shared.gram = problem_gram(problem, features)
-            known = known.among(features)
-            sigma = smallest_eigenvalue(problem, features, known)
-            if sigma == 0.0:
-                return
-            relaxation = GramRelaxation(problem, features, sigma, known)
-            solved = relaxation.solve(p0=best.w, tol=_SHIFT_ACCURACY)
-            origin = bound if len(others(problem, features)) else None
-            state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
-            self._try(problem, state, solved.p, best.b)
+        if state.profile.is_shiftable:
+            for p in shifts(state, self._gram):
+                self._try(problem, state, p, state.best.b)
+
+    def _gram(self, problem: Problem, features: Indices) -> Gram:
+        known = self.shared.gram
+        if known is None or not np.all(np.isin(features, known.features)):
+            known = self.shared.gram = problem_gram(problem, features)
+        return known.among(features)
 
     def _try(self, problem: Problem, state: AutoState, v: Vector, b: float) -> None:
         """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
@@ -231,19 +217,18 @@ class _Nearby(Auto):
         if best is not None and np.array_equal(support, best.support):
             self.shared.settled.add(support.tobytes())
         else:
-            self._fit(problem, state, support, v, b)
+            state.fit(support, v, b)
 
     def _swap(self, problem: Problem, state: AutoState) -> None:
         """Improve the best model by swaps, in few reads of X where that is large."""
         best, design = state.pool.best, problem.design
         assert best is not None
-        small = float(problem.shape[0]) * problem.shape[1] <= _SMALL
+        small = float(problem.shape[0]) * problem.shape[1] <= _FREE_SWAPS
         near = design.nbytes > _DEAR and state.gap <= _NEAR * self.tol * abs(state.objective)
         settled = not small and (near or best.support.tobytes() in self.shared.settled)
-        undecided = None if settled else self._undecided(problem, state)
+        undecided = None if settled else state.screened()
         if undecided is None:
             return
-        limit = np.inf if small else design.passes + _SEARCH_PASSES
         swap_search(
             undecided,
             best.support,
@@ -251,7 +236,7 @@ class _Nearby(Auto):
             best.b,
             shortlist=_LONGLIST if small else _SHORTLIST,
             pool=state.pool,
-            stop=lambda: state.stop() or design.passes > limit,
+            stop=state.stop if small else state.budget.within(_SEARCH_PASSES),
         )
 
 

@@ -24,23 +24,23 @@ from diht.fit import Fit
 from diht.problem import Problem
 from diht.samples import Rows
 from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
-from diht.solvers.auto import Auto, AutoState
+from diht.solvers.auto import Auto
 from diht.solvers.base import Point, Solver, Start, never
 from diht.solvers.engines import NewtonEngine, newton_pays
 from diht.solvers.gram import GramRelaxation, Proved
 from diht.solvers.pool import Pool
 from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
+from diht.solvers.state import CLOSED, AutoState
 
 __all__ = ["BranchAndBound", "TreeBound"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_CLOSED = 1e-9  # relative distance to the best objective at which a node is closed
 _USEFUL = 0.05  # a node's relaxation is solved to this fraction of what separates its bound from the best objective
 _ACCURACY = 1e-9  # and no further than this
-_MOST_GRAM = 3000  # features up to which a node works on their Gram matrix
+_WHOLE_GRAM = 3000  # features up to which nodes work on the Gram matrix of all; beyond, on that of a working set
 _MOST_STEPS = 100
 _SAME = 1e-6  # relative loss of a tree's bound, computed again, up to which it is taken for one of the same problem
 _BATCH = 8  # nodes of one step, for each thread
@@ -200,7 +200,7 @@ def _prover(problem: Problem, features: Indices, sigma: float, shifted: bool) ->
 
 def _node_gram(problem: Problem, features: Indices) -> Gram | None:
     """Return the Gram matrix that nodes work on, where it is not too large."""
-    return problem_gram(problem, features) if len(features) <= _MOST_GRAM else None
+    return problem_gram(problem, features) if len(features) <= _WHOLE_GRAM else None
 
 
 def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool:
@@ -385,7 +385,7 @@ class _Tree:
 
     def is_closed(self, leaf: Leaf) -> bool:
         """Whether a node holds nothing better than what is known, or all that it holds is known."""
-        return leaf.exhausted or leaf.bound >= self.objective - _CLOSED * abs(self.objective)
+        return leaf.exhausted or leaf.bound >= self.objective - CLOSED * abs(self.objective)
 
     def solve_all(self, worker: Nodes, children: Sequence[tuple[Leaf, Indices, Indices]]) -> list[Leaf]:
         """Solve some nodes, one after the other."""
@@ -532,7 +532,7 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
 
 def _restored(problem: Problem, start: Start, known: TreeBound) -> _State:
     """Take up the tree of an earlier solve, whose bounds have been computed again."""
-    auto = AutoState(bound=known, done=True, stop=start.stop)
+    auto = AutoState(problem, start, bound=known, done=True)
     auto.pool.add(start.primal(problem))
     _, workers, _ = _workers(problem, known.features, known.root, known.sigma)
     tree = _Tree(

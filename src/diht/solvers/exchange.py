@@ -156,7 +156,7 @@ class Quadratic:
         self._leave(row)
         self._enter(row, j)
 
-    def kicked(self, rows: Indices) -> Quadratic:
+    def perturbed(self, rows: Indices) -> Quadratic:
         """Return a copy with the features of some rows exchanged for the best others, one after the other."""
         other = replace(self, support=self.support.copy(), r=self.r.copy(), B=self.B.copy(), h=self.h.copy())
         other.taken = self.taken.copy()

@@ -34,7 +34,7 @@ _WEIGHTED = 40  # multiplications of a dense product that weighting an entry cos
 _FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
 _ROUGH = 1e-3  # accuracy of a first fit with a loss that has kinks
-_KICKS = 2, 3, 5  # features that a kick exchanges, in turn
+_EXCHANGED = 2, 3, 5  # features that a perturbation exchanges, in turn
 _CHORD_STEPS = 4
 _TRUST = 3.0  # times the fall that the quadratic promises: more than that is not hoped for
 
@@ -49,7 +49,7 @@ def swap_search(
     max_swaps: int = 1000,
     candidates: int = 200,
     shortlist: int = 10,
-    kicks: int = 0,
+    perturbations: int = 0,
     random_state: int = 0,
     stop: Callable[[], bool] | None = None,
     pool: Pool | None = None,
@@ -60,11 +60,11 @@ def swap_search(
     `candidates` features outside that promise most. For the squared loss their gains are exact; for other losses the `shortlist`
     best by the quadratic are tried.
 
-    Where no single swap helps, several at once may (squared loss only): a kick takes a few features out, preferably cheap ones,
-    puts the best others in their places, and swaps on from there.
+    Where no single swap helps, several at once may (squared loss only): a perturbation takes a few features out, preferably
+    cheap ones, puts the best others in their places, and swaps on from there.
 
     Under a constraint that is not about single features of either sign, units are exchanged (see `diht.solvers.units`), of which
-    fewer are tried: `candidates`, `shortlist` and `kicks` are for single features.
+    fewer are tried: `candidates`, `shortlist` and `perturbations` are for single features.
 
     Parameters
     ----------
@@ -77,10 +77,10 @@ def swap_search(
         Relative fall of the objective that is worth a swap.
     max_swaps : int
     candidates, shortlist : int
-    kicks : int
-        Fruitless kicks in a row after which the search ends; their swaps count as well.
+    perturbations : int
+        Perturbations in a row without a better model after which the search ends; their swaps count as well.
     random_state : int
-        Seed of the kicks.
+        Seed of the perturbations.
     stop : callable, optional
         Asked before every swap; True ends the search.
     pool : Pool, optional
@@ -94,7 +94,7 @@ def swap_search(
     if not problem.constraint.is_plain:
         return swap_units(problem, support, w, b, rtol=rtol, max_swaps=max_swaps, stop=stop, pool=pool)
     rng = np.random.default_rng(random_state)
-    search = _Search(problem, rtol, max_swaps, candidates, shortlist, kicks, rng, stop or (lambda: False), pool)
+    search = _Search(problem, rtol, max_swaps, candidates, shortlist, perturbations, rng, stop or (lambda: False), pool)
     best = search.first(np.unique(np.asarray(support, dtype=np.int64)), w, b)
     descend = _swap_exactly if problem.loss.is_quadratic else _swap_by_trial
     while not search.stop():
@@ -118,7 +118,7 @@ class _Search:
     swaps_left: int
     candidates: int
     shortlist: int
-    kicks: int
+    perturbations: int
     rng: np.random.Generator
     stop: Callable[[], bool]
     pool: Pool | None
@@ -301,10 +301,10 @@ def _swap_around(block: _Block, fit: Fit, hessian: Hessian) -> Fit:
     while True:
         quadratic = block.quadratic(fit, hessian)
         if not _walk(block, quadratic, fit):
-            kicked = _kick(block, quadratic, fit)
-            if kicked is None:
+            perturbed = _perturbed(block, quadratic, fit)
+            if perturbed is None:
                 return fit
-            quadratic = kicked
+            quadratic = perturbed
         new = block.fit(np.append(quadratic.rest, quadratic.support), _arrived(quadratic, fit), fit.b)
         block.meet(new)
         if not block.search.improves(new, fit):
@@ -333,17 +333,17 @@ def _walk(block: _Block, quadratic: Quadratic, fit: Fit) -> bool:
     return moved
 
 
-def _kick(block: _Block, quadratic: Quadratic, fit: Fit) -> Quadratic | None:
-    """Try kicks of a few features until one leads below the model, within rounding."""
+def _perturbed(block: _Block, quadratic: Quadratic, fit: Fit) -> Quadratic | None:
+    """Return the first perturbation by a few features that leads below the model, if any does."""
     search = block.search
     rows = np.flatnonzero(~block.stays[quadratic.support])
     outside = len(block.features) - int(np.count_nonzero(quadratic.taken))
-    for attempt in range(search.kicks):
-        size = min(_KICKS[attempt % len(_KICKS)], len(rows), outside)
+    for attempt in range(search.perturbations):
+        size = min(_EXCHANGED[attempt % len(_EXCHANGED)], len(rows), outside)
         if size < 2 or search.ended():
             return None
         costs = quadratic.w[rows] ** 2 / quadratic.M.diagonal()[rows]
-        other = quadratic.kicked(rows[np.argsort(costs * search.rng.exponential(size=len(rows)))[:size]])
+        other = quadratic.perturbed(rows[np.argsort(costs * search.rng.exponential(size=len(rows)))[:size]])
         _walk(block, other, fit)
         if other.value < fit.objective - search.rtol * abs(fit.objective):
             return other

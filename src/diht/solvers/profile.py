@@ -1,0 +1,90 @@
+"""What of a problem decides which stages of `auto` it gets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from diht.problem import Problem
+
+__all__ = ["MANY", "MOST_SHIFTED", "PROGRESS", "USEFUL", "Profile"]
+
+USEFUL = 0.01  # fraction of the gap that is not worth more work on either end of it
+PROGRESS = 0.9  # a step that leaves more than this share, of a gap or of the features in play, is none
+MANY = 1000  # features of a model from which on a refit takes long: it is rough, and its dual point is worth a bound
+MOST_SHIFTED = 6000  # features whose Gram matrix is formed for a shift: more take long, and gigabytes
+
+_SMALL = 2e6  # entries of X up to which every start is searched; beyond, only those near to the incumbent
+_CHEAP_RIDGE = 1e8  # operations of a ridge regression up to which it comes first: milliseconds
+_MOST_GREEDY = 50  # features up to which a model is grown one by one: more take long, and early choices mislead
+_FEW = 10  # features of a model that is grown in less time than a relaxation for a larger ridge takes
+_WEAK_RIDGE = 0.25  # lam / curvature below which the relaxation is loose and slow: greedy selection comes first
+_NEGLIGIBLE_RIDGE = 1e-3  # lam / curvature below which the gain of a swap is lost in rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """Size, loss, constraint and conditioning of a problem, each computed once.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    problem: Problem
+
+    @property
+    def is_small(self) -> bool:
+        """Whether X is so small that every start is worth a search."""
+        n, d = self.problem.shape
+        return float(n) * d <= _SMALL
+
+    @property
+    def is_shiftable(self) -> bool:
+        """Whether curvature may be moved into the ridge: the squared loss with a plain constraint."""
+        return self.problem.loss.is_squared_error and self.problem.constraint.is_plain
+
+    @property
+    def is_tall(self) -> bool:
+        """Whether there are more samples than features, so that a shift is likely to be positive without screening."""
+        n, d = self.problem.shape
+        return d < min(n, MOST_SHIFTED)
+
+    @property
+    def has_cheap_ridge(self) -> bool:
+        """Whether a ridge regression on all features takes no time to speak of."""
+        n, d = self.problem.shape
+        return float(n) * d * min(n, d) <= _CHEAP_RIDGE
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether forward selection is fast enough, and good enough, to be worth a try."""
+        return self.problem.constraint.size <= _MOST_GREEDY
+
+    @property
+    def is_tiny_model(self) -> bool:
+        """Whether forward selection takes less time than the relaxation for a larger ridge."""
+        return self.problem.constraint.size <= _FEW
+
+    @cached_property
+    def curvature(self) -> float:
+        """Curvature of the loss along a feature, on average: what the ridge competes with."""
+        problem = self.problem
+        return float(problem.samples.mean_weight * np.square(problem.design.column_norms()).mean()) / problem.loss.mu
+
+    @property
+    def has_weak_ridge(self) -> bool:
+        """Whether lam is so far below the curvature of the squared loss that the relaxation is loose."""
+        return self.problem.loss.is_squared_error and self.problem.lam < _WEAK_RIDGE * self.curvature
+
+    @property
+    def starts_greedily(self) -> bool:
+        """Whether forward selection comes before the relaxation."""
+        return self.is_greedy and self.has_weak_ridge
+
+    @property
+    def has_negligible_ridge(self) -> bool:
+        """Whether lam is so far below the curvature of the squared loss that rounding hides what a swap gains."""
+        return self.problem.loss.is_squared_error and self.problem.lam < _NEGLIGIBLE_RIDGE * self.curvature
