@@ -4,8 +4,8 @@
 
 FOLDER (or DIHT_DATA) holds the real data sets of the comparison; without it those are left out. An instance is solved without each
 stage that applies to it, on one thread. Objectives and bounds are the same in every run; times are processor times. The first table
-is of the comparison's instances and their like, the least time of some repetitions each; the second of many small and difficult
-problems, drawn at random and timed together, on which rare failures show.
+is of small and difficult problems, drawn at random and timed together, on which rare failures show; the second of one stage on
+problems made for it; the third of the comparison's instances and their like, the least time of some repetitions each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmark_utils.data import genes, svmlight
 from diht import Problem, solve
 from diht.solvers.auto import STAGES, Auto
 from diht.solvers.profile import Profile
-from diht.solvers.stages import Beginning, Stage
+from diht.solvers.stages import LargerRidge, Stage
 from diht.structure import constrained
 from instances import autoregressive, hard, paper_design, reg, zipf_logistic
 from measure import machine
@@ -69,6 +69,8 @@ _SQUARED = (
     (100, 40, 5, 0.5, 1e-2),
     (300, 60, 8, 0.9, 1e-4),
     (400, 300, 10, 0.9, 0.05),
+    (400, 300, 10, 0.9, 2.0),
+    (2000, 500, 10, 0.5, 1e-3),
     (150, 60, 30, 0.3, 0.1),
     (60, 300, 5, 0.9, 1e-2),
     (60, 300, 5, 0.5, 1.0),
@@ -111,6 +113,18 @@ def difficult(count: int) -> Iterator[Named]:
         lam = float(10.0 ** rng.uniform(-9.0 if loss == "squared" else -3.0, 0.5))
         targets = y / y.std() if loss == "squared" else _targets(loss, y / y.std())
         yield f"{number}", Problem(X, targets, loss, k, lam, fit_intercept=bool(number % 2), n_threads=1)
+
+
+def nearly_exact(count: int) -> Iterator[Named]:
+    """Models that come near to interpolation, correlated features, a negligible ridge: what `LargerRidge` is for."""
+    for number in range(count):
+        rng = np.random.default_rng(number)
+        n, d, k = int(rng.integers(8, 60)), int(rng.integers(24, 120)), int(rng.integers(3, 12))
+        X, y, _ = autoregressive(
+            n, d, k, rng.choice([0.0, 0.9, 0.99, 0.999]), rng.choice([0.5, 2.0, 10.0, 1e4]), number
+        )
+        lam = float(rng.choice([1e-12, 1e-8, 1e-6, 1e-4]))
+        yield f"{number}", Problem(X, y / y.std(), "squared", k, lam, fit_intercept=bool(number % 2), n_threads=1)
 
 
 _LOSSES = "squared", "logistic", "squared", "huber", "squared", "poisson", "squared_hinge"
@@ -207,9 +221,9 @@ class Change:
 Changes = dict[Stage, list[Change]]
 
 
-def changes(named: Iterable[Named], times: int) -> Changes:
-    """Solve every instance with all stages, and without each that applies."""
-    found: Changes = {stage: [] for stage in STAGES if not isinstance(stage, Beginning)}
+def changes(named: Iterable[Named], times: int, stages: Iterable[Stage] = STAGES[1:]) -> Changes:
+    """Solve every instance with all stages, and without each of some that applies; the first one is needed."""
+    found: Changes = {stage: [] for stage in stages}
     for name, problem in named:
         profile = Profile(problem)
         solved(problem, without(None))  # norms of columns and the like are computed once
@@ -265,7 +279,7 @@ def _spread(ratios: Sequence[float]) -> str:
 
 
 def _percent(x: float, least: float) -> str:
-    return f"{100 * x:.2g}%" if x > least else ""
+    return f"{float(f'{100 * x:.2g}'):g}%" if x > least else ""
 
 
 def main() -> None:
@@ -273,11 +287,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     given = os.environ.get("DIHT_DATA")
     parser.add_argument("--data", type=Path, default=Path(given) if given else None, help="folder of the data sets")
-    parser.add_argument("--problems", type=int, default=400, help="small ones (default: %(default)s)")
+    parser.add_argument("--problems", type=int, default=140, help="small ones (default: %(default)s)")
     arguments = parser.parse_args()
     with threadpool_limits(1):
         small = changes(difficult(arguments.problems), 1)
         print(*small_table(small), "", sep="\n", flush=True)
+        negligible = [stage for stage in STAGES if isinstance(stage, LargerRidge)]
+        print(*small_table(changes(nearly_exact(arguments.problems), 1, negligible)), "", sep="\n", flush=True)
         large = changes(instances(arguments.data), _REPETITIONS)
         print(*large_table(large), "", sep="\n")
     print(f"{machine()}; {process_time():.0f} s of processor time.")

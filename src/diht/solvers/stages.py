@@ -141,7 +141,7 @@ class ForwardSelection(Stage):
 
 
 class EarlyShift(Stage):
-    """Swap and shift before the relaxation is solved, where there are more samples than features: that proves more in less time."""
+    """Swap and shift after one step on the relaxation: with more samples than features that proves more, and sooner."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
@@ -149,6 +149,8 @@ class EarlyShift(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
+        _advance(state)
+        yield
         state.search_best()
         yield from Shift().run(state)
 
@@ -160,7 +162,8 @@ class RelaxationSolution(Stage):
         """Improve the incumbent or the bound."""
         relaxation = state.relaxation
         assert relaxation is not None
-        _advance(state)
+        if relaxation.rounded is None:
+            _advance(state)
         while not relaxation.suffices(state.gap):
             if relaxation.is_worth_a_refit(state.gap):
                 yield from _refit(state, relaxation)
