@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.step import Step
 from diht.losses import Loss
 
 if TYPE_CHECKING:
@@ -150,8 +151,11 @@ def _curvature(samples: Samples, loss: Loss, u: Rows, b: float) -> float:
 def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, compiled: bool) -> float:
     """Return the root in b of sum_i s_i l'(u_i + b, y_i), compiled where the loss has a compiled formula and that pays."""
     known = loss.slope_kernel()
-    if known is None or not samples.whole or (samples.size <= _SHORT and not compiled):
+    if known is None or (samples.size <= _SHORT and not compiled):
         return increasing_root(lambda b: samples.total(lambda y, u: loss.derivative(u + b, y), u), start, noise)
+    if not samples.whole:
+        slope = Step(loss, "derivative").total
+        return increasing_root(lambda b: added(samples.each(lambda y, s, u: slope(u, u, y, s, b), u)), start, noise)
     from diht.design.relaxation import slope_root
 
     [root] = samples.each(lambda y, s, u: float(slope_root(*known, u, y, s, start, noise)), u)
