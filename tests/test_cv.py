@@ -43,7 +43,7 @@ def test_scikit_learn_checks(estimator, check):
 @parametrize_with_checks(
     [
         SparseRegressorCV(ks=[1, 2], cv=3),
-        SparseRegressorCV(criterion="bic", standardize=True),
+        SparseRegressorCV(criterion="bic", ks=[1, 2, 3, 5, 7, 10]),
         SparseClassifierCV(ks=[1, 2], cv=3),
         SparseClassifierCV(ks=[2], cv=2, criterion="1se", loss="smoothed_hinge", lams=[1.0, 2.0]),
     ]

@@ -87,11 +87,11 @@ def test_scikit_learn_checks(estimator, check):
         SparseRegressor(max_iter=20, standardize=True),
         SparseRegressor(max_iter=20, loss="huber"),
         SparseRegressor(max_iter=20, loss="poisson"),
-        SparseRegressor(solver="sdiht", k=30, lam=1.0, tol=0.0, max_iter=300),
+        SparseRegressor(solver="sdiht", k=30, lam=1.0, tol=0.0, max_iter=300, standardize=False),
         SparseClassifier(max_iter=20, standardize=True),
         SparseClassifier(max_iter=20, loss="smoothed_hinge", lam=1.0),
         SparseClassifier(solver="diht", loss="hinge", lam=1.0, max_iter=50),
-        SparseClassifier(solver="sdiht", k=30, lam=2.0, tol=0.0, max_iter=400),
+        SparseClassifier(solver="sdiht", k=30, lam=2.0, tol=0.0, max_iter=400, standardize=False),
     ]
 )
 def test_scikit_learn_checks_of_other_settings(estimator, check):
