@@ -477,8 +477,8 @@ def test_a_slope_near_the_end_of_its_domain_takes_few_steps(
     mu: float, tau: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The distance from the end -1 has few digits there, and its equation cannot be met to rounding."""
-    monkeypatch.setattr(relaxation, "central_room", relaxation.central_room.py_func)  # type: ignore[attr-defined]
-    slope = relaxation.central_slope.py_func  # type: ignore[attr-defined]
+    monkeypatch.setattr(relaxation, "central_room", relaxation.central_room.py_func)
+    slope = relaxation.central_slope.py_func
     for distance in 10.0 ** np.arange(-12.0, 13.0):
         for u in (1.0 - distance, 1.0 + distance):
             _Divided.divisions = 0
@@ -519,7 +519,7 @@ def test_the_compiled_intercept_is_the_same(seed: int) -> None:
         kernel = loss.slope_kernel()
         assert kernel is not None
         found = relaxation.slope_root(*kernel, u, y, s, 0.3, 1e-15)
-        plain = increasing_root(lambda b, loss=loss: float(s @ loss.derivative(u + b, y)), 0.3, 1e-15)  # type: ignore[misc]
+        plain = increasing_root(lambda b, loss=loss: float(s @ loss.derivative(u + b, y)), 0.3, 1e-15)
         assert found == pytest.approx(plain, rel=1e-7, abs=1e-9)
         objective = [float(s @ loss.value(u + b, y)) for b in (found, plain)]
         assert objective[0] == pytest.approx(objective[1], rel=1e-13)
@@ -565,9 +565,9 @@ def test_a_count_without_weight_may_be_as_large_as_it_likes() -> None:
     X, y = np.array([[1.0], [2.0], [900.0]]), np.array([1.0, 3.0, 1.0])
     model = {"w": [1.0], "alpha": np.zeros(3)}
     problem = Problem(X, y, Poisson(), k=1, lam=0.1, sample_weight=[1.0, 1.0, 0.0])
-    assert certify(problem, **model).objective == certify(Problem(X[:2], y[:2], Poisson(), 1, 0.1), [1.0]).objective  # type: ignore[arg-type]
+    assert certify(problem, **model).objective == certify(Problem(X[:2], y[:2], Poisson(), 1, 0.1), [1.0]).objective
     with pytest.raises(ValueError, match="w must have a finite objective"):
-        certify(Problem(X, y, Poisson(), k=1, lam=0.1), **model)  # type: ignore[arg-type]
+        certify(Problem(X, y, Poisson(), k=1, lam=0.1), **model)
 
 
 def test_a_swap_whose_quadratic_model_overflows_is_given_up() -> None:

@@ -114,7 +114,7 @@ class _Predicted:
         b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
         samples = problem.samples
         product = samples.margins(w, support=np.flatnonzero(w)) if product is None else product
-        u = samples.map(lambda y, s, u: u + b, product)
+        u = samples.shifted(product, b)
         rough = cls(u, primal(problem, w, b, u), upper_bound(problem, w, b, u))
         if problem.tail is None and rough.attained - rough.objective <= CLEAR * abs(rough.objective):
             return rough

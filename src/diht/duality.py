@@ -66,7 +66,7 @@ def primal(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -
     """P(w, b), the objective of (1.1); `b` belongs to the problem's (centred) design, `u` is Xw + b where it is known."""
     samples, loss = problem.samples, problem.loss
     u = samples.margins(w, b) if u is None else u
-    return samples.total(lambda y, u: loss.value(u, y), u) + float(0.5 * problem.lam * (w @ w))
+    return samples.value(loss, u) + float(0.5 * problem.lam * (w @ w))
 
 
 def dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> float:
@@ -75,7 +75,7 @@ def dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> float:
     -inf outside F. With an intercept the constraint sum_i s_i alpha_i = 0 is taken for granted.
     """
     g = problem.samples.pull(alpha) if g is None else g
-    conjugate = problem.samples.total(lambda y, a: problem.loss.conjugate(a, y), alpha)
+    conjugate = problem.samples.conjugate(problem.loss, alpha)
     return -conjugate - problem.constraint.opposite.value(g) / (2.0 * problem.lam)
 
 
@@ -106,7 +106,7 @@ def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None
     u = samples.margins(w, b) if u is None else u
     if problem.fit_intercept:
         shift = samples.best_intercept(loss, u)
-        u = samples.map(lambda y, s, u: u + shift, u)
+        u = samples.shifted(u, shift)
     if not loss.differentiable:
         return feasible(problem, _settled(problem, w, u))
     return samples.map(lambda y, s, u: loss.project(loss.derivative(u, y), y), u)

@@ -36,7 +36,7 @@ from diht.shift import ShiftedBound, problem_gram
 from diht.solvers import Auto, Relaxed, Solver, Start
 from diht.solvers.engines import NewtonEngine, engine_for, newton_pays
 from diht.solvers.refit import refit
-from diht.solvers.relaxed import _State
+from diht.solvers.relaxed import RelaxedState
 from diht.solvers.stages import shifts
 from diht.solvers.state import AutoState
 from diht.solvers.swaps import swap_search
@@ -117,7 +117,7 @@ class _Shared:
     """What the points of a path hand on beside models and bounds: work on the same data that need not be done twice."""
 
     gram: Gram | None = None
-    relaxed: _State | None = None  # the state of the last relaxation, whose dense working set serves again
+    relaxed: RelaxedState | None = None  # the state of the last relaxation, whose dense working set serves again
     gap: float = 0.0  # relative gap that it left
     settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
 
@@ -174,7 +174,7 @@ class _Nearby(Auto):
         self._try(problem, state, relaxed.relaxed_model(problem, inner), inner.engine.b)
         self.shared.gap = state.gap / max(abs(state.objective), np.finfo(float).tiny)
 
-    def _resumed(self, problem: Problem, state: AutoState, relaxed: Relaxed) -> _State:
+    def _resumed(self, problem: Problem, state: AutoState, relaxed: Relaxed) -> RelaxedState:
         """Go on from the relaxation of the point before: on its working set, as long as that is not much too large."""
         inner, bound, d = self.shared.relaxed, state.bound, problem.shape[1]
         assert bound is not None
@@ -196,7 +196,7 @@ class _Nearby(Auto):
         assert best is not None
         features = constraint.closure(np.union1d(top_k(ranked, size), best.support))
         engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
-        return _State(g, bound, features, engine, state.stop)
+        return RelaxedState(g, bound, features, engine, state.stop)
 
     def _shift_on(self, problem: Problem, state: AutoState) -> None:
         """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""

@@ -168,4 +168,4 @@ def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: 
     if not problem.fit_intercept:
         return Fit.of(problem, w, 0.0, u, support)
     b = samples.best_intercept(problem.loss, u, b)
-    return Fit.of(problem, w, b, samples.map(lambda y, s, u: u + b, u), support)
+    return Fit.of(problem, w, b, samples.shifted(u, b), support)

@@ -78,7 +78,7 @@ class DIHT(Solver):
         b, u = state.b, state.u
         if problem.fit_intercept:
             shift = problem.samples.best_intercept(problem.loss, u)
-            b, u = b + shift, problem.samples.map(lambda y, s, u: u + shift, u)
+            b, u = b + shift, problem.samples.shifted(u, shift)
         fit = Fit.of(problem, state.before.w, b, u, state.before.support)
         return Point(fit, state.alpha, state.g, state.model.value)
 
@@ -107,4 +107,4 @@ def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float
     b = increasing_root(balance, state.b, noise)
     state.alpha = samples.map(lambda y, s, a, u: step.at(a, u, y, b), alpha, u)
     state.g = samples.pull(state.alpha)
-    return b, samples.map(lambda y, s, u: u + b, u)
+    return b, samples.shifted(u, b)

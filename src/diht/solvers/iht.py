@@ -14,7 +14,7 @@ from diht.samples import Rows
 from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.steps import StepSize, check_step, is_safe, primal_step
 
-__all__ = ["IHT", "PrimalState", "primal_gradient", "slopes", "start_primal"]
+__all__ = ["IHT", "PrimalState", "primal_gradient", "start_primal"]
 
 Vector = NDArray[np.float64]
 
@@ -89,16 +89,11 @@ def start_primal(problem: Problem, start: Start, step: StepSize) -> PrimalState:
     return PrimalState(start.primal(problem), sigma_sq)
 
 
-def slopes(problem: Problem, u: Rows) -> Rows:
-    """l'(u), a dual point."""
-    return problem.samples.map(lambda y, s, u: problem.loss.derivative(u, y), u)
-
-
 def primal_gradient(problem: Problem, state: PrimalState) -> Vector:
     """P'(w) = X'(s l'(u)) + lam w; keeps l'(u) and X'(s l'(u)) as a dual point."""
     fit = state.fit
     u = fit.margins(problem)
-    alpha = slopes(problem, u)
+    alpha = problem.samples.slopes(problem.loss, u)
     g = problem.samples.pull(alpha)
     state.alpha, state.g = alpha, g
     if problem.fit_intercept and not problem.loss.differentiable:

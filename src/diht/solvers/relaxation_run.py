@@ -13,8 +13,7 @@ from diht.problem import Problem
 from diht.solvers.base import Start
 from diht.solvers.engines import NewtonEngine
 from diht.solvers.profile import MANY, PROGRESS, USEFUL
-from diht.solvers.relaxed import Relaxed
-from diht.solvers.relaxed import _State as RelaxedState
+from diht.solvers.relaxed import Relaxed, RelaxedState
 
 __all__ = ["RelaxationRun"]
 

@@ -25,7 +25,7 @@ from diht.selection import top_k
 from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.engines import Engine, engine_for, newton_pays
 
-__all__ = ["Relaxed"]
+__all__ = ["Relaxed", "RelaxedState"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -41,7 +41,9 @@ _MOST_STEPS = 30  # of an engine between two looks at all features
 
 
 @dataclass
-class _State:
+class RelaxedState:
+    """The relaxation on a working set, and the best bound on all features."""
+
     g: Vector  # X'(s alpha) of the last dual point
     bound: Bound  # the best so far
     features: Indices | None  # the working set, ascending; None for all
@@ -65,7 +67,7 @@ class Relaxed(Solver):
     accuracy: float = 1e-7
     random_state: int = 0
 
-    def init(self, problem: Problem, start: Start) -> _State:
+    def init(self, problem: Problem, start: Start) -> RelaxedState:
         """Begin at a dual point, or at that of the model without features."""
         given = start.alpha is not None or start.w is not None
         alpha = start.dual(problem) if given else null_dual(problem, problem.null_intercept)
@@ -75,9 +77,9 @@ class Relaxed(Solver):
         if start.w is not None:
             w, b = problem.constraint.threshold(start.w)[0], start.b
         engine = engine_for(problem, features, alpha, w, b, self.random_state)
-        return _State(g, lower_bound(problem, alpha, g), features, engine, start.stop)
+        return RelaxedState(g, lower_bound(problem, alpha, g), features, engine, start.stop)
 
-    def advance(self, problem: Problem, state: _State) -> None:
+    def advance(self, problem: Problem, state: RelaxedState) -> None:
         """Work on the working set until its gap has fallen well below that of all features, then look at all."""
         engine = state.engine
         target = _DEEPER * (engine.value - state.bound.value)
@@ -88,7 +90,7 @@ class Relaxed(Solver):
                 break
         self._look_at_all(problem, state)
 
-    def _look_at_all(self, problem: Problem, state: _State) -> None:
+    def _look_at_all(self, problem: Problem, state: RelaxedState) -> None:
         """Take the bound, and features that the working set lacks."""
         engine = state.engine
         known = engine.gradient()
@@ -104,7 +106,7 @@ class Relaxed(Solver):
             state.features = np.union1d(state.features, missing)  # type: ignore[arg-type]
             state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state)
 
-    def relaxed_model(self, problem: Problem, state: _State) -> Vector:
+    def relaxed_model(self, problem: Problem, state: RelaxedState) -> Vector:
         """The relaxation's coefficients, of all features."""
         if state.features is None:
             return state.engine.w
@@ -112,12 +114,12 @@ class Relaxed(Solver):
         w[state.features] = state.engine.w
         return w
 
-    def observe(self, problem: Problem, state: _State) -> Point:
+    def observe(self, problem: Problem, state: RelaxedState) -> Point:
         """Round the relaxation's model; its dual point is the best so far."""
         rounded = evaluated(problem, *problem.constraint.threshold(self.relaxed_model(problem, state)))
         return Point(rounded, state.bound.alpha)
 
-    def finished(self, state: _State) -> bool:
+    def finished(self, state: RelaxedState) -> bool:
         """Tell whether the relaxation is solved."""
         return state.settled
 

@@ -12,7 +12,7 @@ from diht.problem import Problem
 from diht.samples import Blocks, Rows, check_blocks
 from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.blocks import BlockOrder
-from diht.solvers.iht import PrimalState, primal_gradient, slopes, start_primal
+from diht.solvers.iht import PrimalState, primal_gradient, start_primal
 from diht.solvers.steps import StepSize, check_step, primal_step, sample_curvature
 
 __all__ = ["SVRGHT"]
@@ -103,7 +103,7 @@ class SVRGHT(Solver):
         else:
             state.snapshot = candidate
             state.gradient = candidate.fit.added_to(primal_gradient(problem, candidate), -problem.lam)
-            state.slopes = slopes(problem, candidate.fit.margins(problem))
+            state.slopes = problem.samples.slopes(problem.loss, candidate.fit.margins(problem))
         fit = state.snapshot.fit
         state.w, state.support, state.b = fit.w, fit.support, fit.b
 
