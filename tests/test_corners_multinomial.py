@@ -7,35 +7,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diht import multinomial
-from diht.multinomial import (
-    MultinomialProblem,
-    best_intercept,
-    dual_point,
-    lower_bound,
-    probabilities,
-    solve_multinomial,
-)
+from diht import Problem, solve
+from diht.duality import lower_bound
+from diht.losses import Multinomial
 
 
-def separable(scale: float, lam: float, n: int = 9, k: int = 2, seed: int = 0) -> MultinomialProblem:
+def separable(scale: float, lam: float, n: int = 9, k: int = 2, seed: int = 0) -> Problem:
     """Three classes around three corners."""
     rng = np.random.default_rng(seed)
     codes = np.arange(n) % 3
     X = np.array([[4.0, 0.0], [0.0, 4.0], [-4.0, -4.0]])[codes] + rng.standard_normal((n, 2))
-    return MultinomialProblem.of(scale * X, codes, k, lam)
+    return Problem(scale * X, codes, "multinomial", k, lam, fit_intercept=True)
 
 
-def overlapping(scale: float, lam: float, k: int) -> MultinomialProblem:
+def overlapping(scale: float, lam: float, k: int) -> Problem:
     """Three classes that have little to do with the features: with all of them separable, not with fewer."""
     rng = np.random.default_rng(0)
-    return MultinomialProblem.of(scale * rng.standard_normal((13, 5)), rng.permutation(13) % 3, k, lam)
+    X, codes = scale * rng.standard_normal((13, 5)), rng.permutation(13) % 3
+    return Problem(X, codes, "multinomial", k, lam, fit_intercept=True)
 
 
 @pytest.mark.parametrize("score", [1.0, 30.0, 40.0, 300.0, 700.0])
 def test_derivatives_have_all_their_digits(score: float) -> None:
-    problem = separable(1.0, 0.1, n=3)
-    A = dual_point(problem, probabilities(score * np.eye(3)))
+    A = Multinomial().derivative(score * np.eye(3), np.eye(3))
     small = np.exp(-score) / (1.0 + 2.0 * np.exp(-score))
     np.testing.assert_allclose(A, small * (1.0 - 3.0 * np.eye(3)), rtol=1e-14)
 
@@ -43,32 +37,33 @@ def test_derivatives_have_all_their_digits(score: float) -> None:
 @pytest.mark.parametrize("scale", [1e6, 1e8, 1e10])
 def test_a_model_of_separable_classes_is_stationary(scale: float) -> None:
     problem = separable(scale, 1e-6)
-    result = solve_multinomial(problem)
-    U = problem.linear.design.toarray() @ result.coef + problem.linear.center @ result.coef + result.intercept
-    V = np.exp(U - U[np.arange(9), problem.codes][:, None])
-    V[np.arange(9), problem.codes] = 0.0
-    A = (V - problem.onehot * V.sum(axis=1)[:, None]) / (1.0 + V.sum(axis=1))[:, None]
-    slope = problem.linear.design.toarray().T @ (A / 9.0)
-    assert np.linalg.norm(slope + 1e-6 * result.coef) <= 1e-5 * np.linalg.norm(slope)
+    result, codes, onehot = solve(problem), problem.y.argmax(axis=0), problem.y.T
+    X, coef = problem.samples.one.design.toarray(), result.coef.T
+    U = X @ coef + problem.center[:2] @ coef + result.intercept
+    V = np.exp(U - U[np.arange(9), codes][:, None])
+    V[np.arange(9), codes] = 0.0
+    A = (V - onehot * V.sum(axis=1)[:, None]) / (1.0 + V.sum(axis=1))[:, None]
+    slope = X.T @ (A / 9.0)
+    assert np.linalg.norm(slope + 1e-6 * coef) <= 1e-5 * np.linalg.norm(slope)
 
 
 def test_objective_depends_on_scale_and_ridge_through_their_ratio_alone() -> None:
-    objectives = [solve_multinomial(separable(2.0**e, 4.0**e * 2.0**-40)).objective for e in (0, 20, 40)]
+    objectives = [solve(separable(2.0**e, 4.0**e * 2.0**-40)).objective for e in (0, 20, 40)]
     np.testing.assert_allclose(objectives, objectives[0], rtol=1e-9)
 
 
 @pytest.mark.parametrize("offset", [0.0, 1e6, 1e12])
 def test_intercepts_end_where_rounding_hides_their_gain(offset: float, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = overlapping(1.0, 0.1, 5)
-    U = offset * np.random.default_rng(1).standard_normal((13, 3))
-    assert _evaluations(monkeypatch, lambda: best_intercept(problem, U, np.zeros(3))) <= 100
+    U = offset * np.random.default_rng(1).standard_normal((3, 13))
+    assert _evaluations(monkeypatch, lambda: problem.samples.best_intercept(Multinomial(), U)) <= 100
 
 
 @pytest.mark.parametrize("scale", [1e11, 1e15])
 @pytest.mark.parametrize("k", [1, 4])
 def test_huge_columns_take_no_more_work_than_others(scale: float, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = overlapping(scale, 0.035, k)
-    assert _evaluations(monkeypatch, lambda: solve_multinomial(problem)) <= 10_000
+    assert _evaluations(monkeypatch, lambda: solve(problem)) <= 10_000
 
 
 @pytest.mark.parametrize("mean", [1e6, 1e7, 1e8])
@@ -78,30 +73,29 @@ def test_nearly_equal_columns_are_fitted_as_well_as_the_same_ones_turned(mean: f
     X = np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0]])[codes] + rng.standard_normal((12, 3))
     turn = np.linalg.qr(np.column_stack([np.ones(3), rng.standard_normal((3, 2))]))[0]  # the mean becomes one column
     turned = X @ turn + mean * np.array([np.ones(3) @ turn[:, 0], 0.0, 0.0])
-    problems = [MultinomialProblem.of(Z, codes, 3, 1e-5, fit_intercept=False) for Z in (mean + X, turned)]
-    objectives = [solve_multinomial(problem).objective for problem in problems]
+    objectives = [solve(Problem(Z, codes, "multinomial", 3, 1e-5)).objective for Z in (mean + X, turned)]
     assert objectives[0] <= objectives[1] * (1.0 + 1e-6)
 
 
 def test_samples_that_hold_nearly_all_weight_are_fitted_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = overlapping(1.0, 1e-3, 3)
-    weights = np.where(problem.codes == 0, 1e119, 1.0)
-    X = problem.linear.design.toarray()
-    heavy = MultinomialProblem.of(X, problem.codes, 3, 1e-3, weights)
-    assert solve_multinomial(heavy).objective <= 1e-110
-    assert _evaluations(monkeypatch, lambda: solve_multinomial(heavy)) <= 10_000
+    codes = problem.y.argmax(axis=0)
+    X = problem.samples.one.design.toarray()
+    heavy = Problem(X, codes, "multinomial", 3, 1e-3, np.where(codes == 0, 1e119, 1.0), True)
+    assert solve(heavy).objective <= 1e-110
+    assert _evaluations(monkeypatch, lambda: solve(heavy)) <= 10_000
 
 
 def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:
     """How often the losses are evaluated."""
-    count, losses = [0], multinomial.losses
+    count, value = [0], Multinomial.value
 
-    def counted(problem: MultinomialProblem, U: Any) -> Any:
+    def counted(self: Multinomial, u: Any, y: Any) -> Any:
         count[0] += 1
-        return losses(problem, U)
+        return value(self, u, y)
 
     with monkeypatch.context() as patch:
-        patch.setattr(multinomial, "losses", counted)
+        patch.setattr(Multinomial, "value", counted)
         work()
     return count[0]
 
@@ -109,8 +103,7 @@ def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:
 def test_a_bound_whose_rounding_overflows_is_none() -> None:
     """Columns of 1e71, and a class next to no weight: what rounding can do to the bound is beyond float64."""
     weights = np.array([1.0, 7e123, 0.5, 1.8, 8e-9, 1.7])
-    problem = MultinomialProblem.of(
-        1e71 * np.random.default_rng(0).standard_normal((6, 3)), [1, 2, 0, 2, 0, 1], 1, 1e-3, weights
-    )
+    X, codes = 1e71 * np.random.default_rng(0).standard_normal((6, 3)), [1, 2, 0, 2, 0, 1]
+    problem = Problem(X, codes, "multinomial", 1, 1e-3, weights, True)
     with np.errstate(over="raise", invalid="raise"):
-        assert lower_bound(problem, np.full((6, 3), 1.0 / 3.0) - problem.onehot).value == 0.0
+        assert lower_bound(problem, np.full((3, 6), 1.0 / 3.0) - problem.y).value == 0.0

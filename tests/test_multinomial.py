@@ -1,7 +1,7 @@
 """Several classes with one support in common, against enumeration, exact arithmetic and the logistic loss."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import mpmath
@@ -10,26 +10,20 @@ import pytest
 import scipy.sparse as sp
 from mpmath import mpf
 from scipy.optimize import minimize
+from scipy.special import softmax
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import check_cv
 
-from diht import SparseClassifier, SparseClassifierCV, debiased, load_model, sparse_path
+from diht import Problem, SparseClassifier, SparseClassifierCV, certify, debiased, load_model, solve, sparse_path
 from diht.cli import main
-from diht.multinomial import (
-    MultinomialProblem,
-    _relax,
-    certificate,
-    gradient,
-    lower_bound,
-    probabilities,
-    scores,
-    solve_multinomial,
-    solve_multinomial_path,
-)
+from diht.duality import lower_bound
+from diht.losses import Multinomial
 from diht.result import Status
+from diht.solvers import Relaxed, Start
+from diht.sweep import solve_path
 
 Support = tuple[int, ...]
 
@@ -38,12 +32,19 @@ Support = tuple[int, ...]
 class Case:
     """A small problem and the dense matrix that it stores."""
 
-    problem: MultinomialProblem
+    problem: Problem
     X: np.ndarray
+    codes: np.ndarray
+    s: np.ndarray
+    k: int
+
+    @property
+    def n_classes(self) -> int:
+        return self.problem.n_targets
 
     def best_on(self, support: Support) -> float:
         """The best objective on a support, by scipy."""
-        linear, codes, n_classes = self.problem.linear, self.problem.codes, self.problem.n_classes
+        linear, codes, n_classes = self.problem, self.codes, self.n_classes
         Z = np.hstack([self.X[:, support], np.ones((len(codes), int(linear.fit_intercept)))])
         ridge = np.append(np.full(len(support), linear.lam), [0.0] * int(linear.fit_intercept))
         onehot = np.eye(n_classes)[codes]
@@ -53,8 +54,8 @@ class Case:
             U = Z @ V
             top = U.max(axis=1)
             e = np.exp(U - top[:, None])
-            value = linear.s @ (top + np.log(e.sum(axis=1)) - U[np.arange(len(U)), codes])
-            slope = Z.T @ (linear.s[:, None] * (e / e.sum(axis=1)[:, None] - onehot)) + ridge[:, None] * V
+            value = self.s @ (top + np.log(e.sum(axis=1)) - U[np.arange(len(U)), codes])
+            slope = Z.T @ (self.s[:, None] * (e / e.sum(axis=1)[:, None] - onehot)) + ridge[:, None] * V
             return float(value + 0.5 * ridge @ np.square(V).sum(axis=1)), slope.ravel()
 
         options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 3000, "maxfun": 6000}
@@ -62,8 +63,7 @@ class Case:
         return float(minimize(value_and_slope, start, jac=True, method="L-BFGS-B", options=options).fun)
 
     def optima(self) -> dict[Support, float]:
-        d, k = self.problem.linear.shape[1], self.problem.linear.constraint.size
-        return {support: self.best_on(support) for support in combinations(range(d), k)}
+        return {support: self.best_on(support) for support in combinations(range(self.X.shape[1]), self.k)}
 
 
 def random_case(seed: int) -> Case:
@@ -87,19 +87,25 @@ def random_case(seed: int) -> Case:
         weights[:n_classes] = 1.0
     convert = sp.csr_array if rng.random() < 0.4 else np.asarray
     intercept = bool(rng.random() < 0.6)
-    return Case(MultinomialProblem.of(convert(X), codes, k, 10.0 ** rng.uniform(-4.0, 1.0), weights, intercept), X)
+    problem = Problem(convert(X), codes, Multinomial(), k, 10.0 ** rng.uniform(-4.0, 1.0), weights, intercept)
+    weights = np.ones(n) if weights is None else weights
+    return Case(problem, X, codes, weights / weights.sum(), k)
 
 
 MISSED: list[int] = []
 
 
+@pytest.mark.parametrize("solver", ["auto", "branch"])
 @pytest.mark.parametrize("seed", range(24))
-def test_no_claim_is_false(seed: int) -> None:
+def test_no_claim_is_false(seed: int, solver: str) -> None:
     case = random_case(seed)
-    result = solve_multinomial(case.problem, tol=1e-9)
+    result = solve(case.problem, solver, tol=1e-9)
     optima = case.optima()
-    best, d = min(optima.values()), case.problem.linear.shape[1]
-    assert len(result.support) <= case.problem.linear.constraint.size
+    best, d = min(optima.values()), case.X.shape[1]
+    assert len(result.support) <= case.k
+    if solver == "branch":
+        assert result.objective <= best * (1 + 1e-7)
+        assert result.lower_bound >= best * (1 - 1e-6)
     assert result.lower_bound <= best * (1 + 1e-9)
     assert result.objective >= best * (1 - 1e-7)
     for j in range(d):
@@ -114,38 +120,37 @@ def test_no_claim_is_false(seed: int) -> None:
     assert len(MISSED) <= 1  # of 24
     bound = result.certificate.bound
     assert result.lower_bound <= bound.check(case.problem) == pytest.approx(bound.value, rel=1e-12, abs=1e-300)
-    total = result.certificate.fenchel + result.certificate.ridge
-    assert total == pytest.approx(result.gap, rel=1e-5, abs=1e-11)
+    if solver == "auto":
+        total = result.certificate.fenchel + result.certificate.ridge
+        assert total == pytest.approx(result.gap, rel=1e-5, abs=1e-11)
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_any_dual_point_proves_what_is_true(seed: int) -> None:
     """Those of random models, balanced or not, and of random rows of probabilities."""
     case = random_case(100 + seed)
-    problem, rng = case.problem, np.random.default_rng(seed)
-    best, (n, d) = min(case.optima().values()), problem.linear.shape
+    problem, rng, onehot = case.problem, np.random.default_rng(seed), np.eye(case.n_classes)[case.codes].T
+    best, (n, d) = min(case.optima().values()), case.X.shape
     for size in (0.0, 1e-3, 0.1, 1.0, 30.0):
-        W, b = size * rng.normal(size=(d, problem.n_classes)), size * rng.normal(size=problem.n_classes)
-        A = probabilities(scores(problem.linear.design, W) + b) - problem.onehot
-        for candidate in (
-            A,
-            A + 1e-9 * rng.normal(size=A.shape),
-            rng.dirichlet(np.ones(problem.n_classes), n) - problem.onehot,
-        ):
+        W, b = size * rng.normal(size=(case.n_classes, d)), size * rng.normal(size=case.n_classes)
+        A = Multinomial().derivative(W @ case.X.T + b[:, None], onehot)
+        anything = rng.dirichlet(np.ones(case.n_classes), n).T - onehot
+        for candidate in (A, A + 1e-9 * rng.normal(size=A.shape), anything):
             assert 0.0 <= lower_bound(problem, candidate).value <= best * (1 + 1e-9)
-    for bad in (np.full((n, problem.n_classes), np.nan), np.full((n, problem.n_classes), 2.0)):
+            assert 0.0 <= certify(problem, support=[0], alpha=candidate).lower_bound <= best * (1 + 1e-9)
+    for bad in (np.full((case.n_classes, n), np.nan), np.full((case.n_classes, n), 2.0)):
         assert lower_bound(problem, bad).value == 0.0
 
 
 def test_a_bound_is_below_the_dual_function_in_exact_arithmetic() -> None:
     rng = np.random.default_rng(0)
     X, codes = rng.normal(size=(20, 5)), np.arange(20) % 3
-    problem = MultinomialProblem.of(X, codes, 2, 0.1, fit_intercept=False)
-    A = probabilities(0.3 * rng.normal(size=(20, 3))) - problem.onehot
+    problem = Problem(X, codes, "multinomial", 2, 0.1)
+    A = Multinomial().derivative(0.3 * rng.normal(size=(3, 20)), np.eye(3)[codes].T)
     bound = lower_bound(problem, A)
     with mpmath.workdps(50):
         s = mpf(1) / 20
-        P = [[mpf(A[i, c]) + int(codes[i] == c) for c in range(3)] for i in range(20)]
+        P = [[mpf(A[c, i]) + int(codes[i] == c) for c in range(3)] for i in range(20)]
         P = [[p / sum(row) for p in row] for row in P]
         G = [
             [s * sum(mpf(X[i, j]) * (P[i][c] - int(codes[i] == c)) for i in range(20)) for c in range(3)]
@@ -153,7 +158,7 @@ def test_a_bound_is_below_the_dual_function_in_exact_arithmetic() -> None:
         ]
         squares = sorted(sum(g * g for g in row) for row in G)
         entropy = -s * sum(p * mpmath.log(p) for row in P for p in row)
-        exact = entropy - sum(squares[-2:]) / (2 * mpf(problem.linear.lam))
+        exact = entropy - sum(squares[-2:]) / (2 * mpf(problem.lam))
         assert 0 < bound.value < exact
         assert exact - bound.value < mpf(1e-12)
 
@@ -161,27 +166,28 @@ def test_a_bound_is_below_the_dual_function_in_exact_arithmetic() -> None:
 def test_the_relaxation_closes_its_own_gap() -> None:
     X, y = load_iris(return_X_y=True)
     rng = np.random.default_rng(0)
-    problem = MultinomialProblem.of(np.hstack([X, rng.normal(size=(150, 400))]), y, 3, 0.01)
-    b = np.zeros(3)
-    *_, (relaxed, G) = _relax(problem, np.zeros((404, 3)), b, 1e-6, lambda: False)
-    assert len(relaxed.features) < 404  # a working set
-    bound = lower_bound(problem, relaxed.A, G).value
-    assert relaxed.value * (1 - 1e-5) <= bound <= relaxed.value
-    np.testing.assert_allclose(G, gradient(problem, relaxed.A))
+    problem = Problem(np.hstack([X, rng.normal(size=(150, 400))]), y, "multinomial", 3, 0.01, fit_intercept=True)
+    relaxed = Relaxed(accuracy=1e-6)
+    state = relaxed.init(problem, Start())
+    while not state.settled:
+        relaxed.advance(problem, state)
+    assert state.features is not None  # a working set
+    assert len(state.features) < 3 * 404
+    assert state.engine.value * (1 - 1e-5) <= state.bound.value <= state.engine.value
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
 def test_two_classes_are_the_logistic_loss_with_half_the_ridge(fit_intercept: bool) -> None:
     X, y = load_iris(return_X_y=True)
     X, y = X[50:], y[50:]
-    both = solve_multinomial(MultinomialProblem.of(X, y - 1, 2, 0.02, fit_intercept=fit_intercept))
+    both = solve(Problem(X, y - 1, "multinomial", 2, 0.02, fit_intercept=fit_intercept))
     plain = SparseClassifier(k=2, fit_intercept=fit_intercept, standardize=False)
     model = clone(plain).set_params(lam=0.02, loss="multinomial").fit(X, y)
     logistic = clone(plain).set_params(lam=0.01).fit(X, y)
     assert model.objective_ == pytest.approx(both.objective, rel=1e-9)
     assert model.objective_ == logistic.objective_
-    np.testing.assert_allclose(both.w.T, [-model.coef_[0] / 2, model.coef_[0] / 2], atol=1e-6)
-    np.testing.assert_allclose(model.predict_proba(X), probabilities(X @ both.w + both.intercept), atol=1e-6)
+    np.testing.assert_allclose(both.w, [-model.coef_[0] / 2, model.coef_[0] / 2], atol=1e-6)
+    np.testing.assert_allclose(model.predict_proba(X), softmax(X @ both.w.T + both.intercept, axis=1), atol=1e-6)
 
 
 def test_with_all_features_the_fit_is_that_of_scikit_learn() -> None:
@@ -217,39 +223,60 @@ def test_the_estimator_has_one_model_of_all_classes() -> None:
 
 def test_what_is_stored_is_what_is_certified() -> None:
     case = random_case(7)
-    result = solve_multinomial(case.problem)
-    again = certificate(case.problem, result.w, result.intercept, result.certificate.bound)
+    result = solve(case.problem)
+    again = certify(case.problem, result.w, result.intercept if case.problem.fit_intercept else None)
     assert again.objective == result.objective
-    assert again.lower_bound == result.lower_bound
+    assert again.lower_bound <= again.objective
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"keep": [0]}, "keep cannot be used with loss='multinomial'"),
-    ({"groups": [0, 0, 1, 1]}, "groups cannot be used with loss='multinomial'"),
-    ({"sign": 1}, "sign cannot be used with loss='multinomial'"),
-    ({"exact": True}, "needs solver='auto', got exact=True"),
-    ({"solver": "iht"}, "needs solver='auto', got solver='iht'"),
+@pytest.mark.filterwarnings("ignore:max_iter")
+@pytest.mark.parametrize("settings", [
+    {"keep": [0]}, {"groups": [0, 0, 1, 1]}, {"exact": True}, {"solver": "iht"}, {"solver": "htp"}, {"solver": "relaxed"},
 ])  # fmt: skip
-def test_what_several_classes_refuse(settings: dict, message: str) -> None:
+def test_several_classes_have_what_two_have(settings: dict) -> None:
     X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match=message):
-        SparseClassifier(k=2, loss="multinomial", **settings).fit(X, y)
-    SparseClassifier(k=2, lam=0.1, loss="multinomial", standardize=False, max_iter=50, **settings).fit(X[:100], y[:100])
+    for loss in ("multinomial", "squared_hinge"):
+        model = SparseClassifier(k=2, lam=0.1, loss=loss, max_iter=50, **settings).fit(X, y)
+        assert model.lower_bound_ <= model.objective_
+        assert len(model.support_) <= 2 + len(settings.get("keep", ())) + 2 * ("groups" in settings)
+        assert set(settings.get("keep", ())) <= set(model.support_.tolist())
+        if "groups" in settings:
+            assert {j // 2 for j in model.support_.tolist()} <= {0, 1}
+
+
+def test_signs_have_a_row_for_each_class() -> None:
+    X, y = load_iris(return_X_y=True)
+    sign = np.zeros((3, 4), dtype=int)
+    sign[0] = -1
+    model = SparseClassifier(k=2, lam=0.01, sign=sign, exact=True).fit(X, y)
+    free = SparseClassifier(k=2, lam=0.01, exact=True).fit(X, y)
+    assert np.all(model.coef_[0] <= 0.0)
+    assert model.objective_ >= free.lower_bound_
+    assert model.gap_ <= 1e-4 * model.objective_
+    with pytest.raises(ValueError, match=r"^sign must have a row for each of the 3 classes"):
+        SparseClassifier(k=2, sign=1).fit(X, y)
 
 
 def test_limits() -> None:
     X, y = load_iris(return_X_y=True)
-    problem = MultinomialProblem.of(X, y, 2, 1e-4)
-    assert solve_multinomial(problem, max_iter=1).status is Status.MAX_ITER
-    assert solve_multinomial(problem, time_limit=1e-9).status is Status.TIME_LIMIT
-    assert solve_multinomial(problem, stop=lambda: True).status is Status.STOPPED
+    problem = Problem(X, y, "multinomial", 2, 1e-4, fit_intercept=True)
+    assert solve(problem, max_iter=1).status is Status.MAX_ITER
+    assert solve(problem, time_limit=1e-9).status is Status.TIME_LIMIT
+    assert solve(problem, stop=lambda: True).status is Status.STOPPED
     seen = []
-    result = solve_multinomial(problem, callback=lambda iterate: seen.append(iterate) or len(seen) == 2)
+    result = solve(problem, callback=lambda iterate: seen.append(iterate) or len(seen) == 2)
     assert result.status is Status.STOPPED
-    assert [iterate.iteration for iterate in seen] == [1, 2]
-    assert seen[1].model.w.shape == (4, 3)
-    with pytest.raises(ValueError, match="codes must hold every class with positive weight"):
-        MultinomialProblem.of(X, y, 2, 0.1, np.where(y == 1, 0.0, 1.0))
+    assert len(seen) == 2
+    assert seen[1].model.w.shape == (3, 4)
+    assert seen[1].n_features <= 2
+    with pytest.raises(ValueError, match=r"^y must hold every class, and others, with positive weight"):
+        Problem(X, y, "multinomial", 2, 0.1, np.where(y == 1, 0.0, 1.0))
+    for bad in (y + 0.5, y - 1, np.zeros(150)):
+        with pytest.raises(ValueError, match=r"^y must hold the numbers of two classes or more, from 0"):
+            Problem(X, bad, "multinomial", 2, 0.1)
+    for solver in ("diht", "sdiht", "svrght"):
+        with pytest.raises(ValueError, match=r"^solver must be one of .* for several targets"):
+            solve(problem, solver)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -266,7 +293,7 @@ def test_it_ships_as_a_plain_logistic_regression(n_classes: int) -> None:
 def test_what_has_an_equation_for_each_class_refuses_it(tmp_path) -> None:
     X, y = load_iris(return_X_y=True)
     model = SparseClassifier(k=2, lam=0.1, loss="multinomial").fit(X, y)
-    with pytest.raises(ValueError, match=r"^loss='multinomial' cannot be used here, where each class has an equation"):
+    with pytest.raises(ValueError, match=r"^estimator must have an equation of its own for each class here"):
         debiased(model, X, y)
     two = SparseClassifier(k=2, lam=0.1, loss="multinomial").fit(X[50:], y[50:])
     two.to_json(tmp_path / "model.json")
@@ -330,13 +357,12 @@ def test_a_page_has_one_certificate(tmp_path) -> None:
 
 def test_a_path_is_monotone_and_true() -> None:
     case = random_case(5)
-    linear = case.problem.linear
-    ks, lams = range(1, min(4, linear.shape[1]) + 1), [0.01, 0.1, 1.0]
-    points = solve_multinomial_path(case.problem, ks, lams)
+    ks, lams = [*range(1, min(4, case.X.shape[1]) + 1)], [0.01, 0.1, 1.0]
+    points = solve_path(case.problem.replaced(constraint=case.problem.constraint.allowing(ks[-1])), ks, lams)
     assert list(points) == [(k, lam) for lam in lams for k in ks]
     for (k, lam), result in points.items():
-        problem = case.problem.replaced(lam=lam, constraint=linear.constraint.allowing(k))
-        best = min(Case(problem, case.X).optima().values())
+        problem = case.problem.replaced(lam=lam, constraint=case.problem.constraint.allowing(k))
+        best = min(replace(case, problem=problem, k=k).optima().values())
         assert len(result.support) <= k
         assert result.lower_bound <= best * (1 + 1e-9)
         assert result.objective >= best * (1 - 1e-7)
@@ -355,7 +381,7 @@ def test_a_path_and_the_choice_of_k() -> None:
     plain = SparseClassifier(k=2, lam=0.01, loss="multinomial", standardize=True).fit(X, names)
     assert path.point(2).objective == pytest.approx(plain.objective_, rel=1e-6)
     np.testing.assert_allclose(path.point(2).coef, plain.coef_, atol=1e-4)
-    assert path.point(2).n_coefficients == 6  # of three classes, whose coefficients sum to zero
+    assert path.point(2).n_coefficients == 9  # of which 6 count: those of three classes sum to zero
     frame = path.to_frame()
     assert np.all(np.diff(frame["objective"]) <= 0)
     assert frame["aic"][1] == pytest.approx(
@@ -376,27 +402,10 @@ def test_a_path_and_the_choice_of_k() -> None:
     assert model.score(X, names) > 0.9
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"keep": [0]}, "keep cannot be used with loss='multinomial'"),
-        ({"solver": "diht"}, "needs solver='auto', got solver='diht'"),
-    ],
-)
-def test_what_a_path_refuses(settings, message) -> None:
-    X, y = load_iris(return_X_y=True)
-    with pytest.raises(ValueError, match=message):
-        sparse_path(X, y, ks=[1], loss="multinomial", **settings)
-    with pytest.raises(ValueError, match=message):
-        SparseClassifierCV(ks=[1], loss="multinomial", **settings).fit(X, y)
-
-
 def test_two_classes_are_logistic() -> None:
     X, y = load_iris(return_X_y=True)
     for use in (sparse_path, lambda X, y, **settings: SparseClassifierCV(**settings).fit(X, y)):
-        with pytest.raises(
-            ValueError, match=r"^loss='multinomial' needs more than two classes here, got 2: two are those of"
-        ):
+        with pytest.raises(ValueError, match=r"^loss='multinomial' needs more than two classes here: two are those of"):
             use(X[:100], y[:100], ks=[1], loss="multinomial")
 
 
@@ -408,10 +417,9 @@ def test_commands(tmp_path, capsys, monkeypatch) -> None:
     said = capsys.readouterr().out
     assert "multinomial loss; at most 2 features, lam" in said
     assert said.count("proved: no model with at most 2 features is below this") == 1
-    assert "--exact" not in said
     assert main(["predict", "out/model.json", "iris.csv", "--proba"]) == 0
     assert capsys.readouterr().out.startswith("prediction,proba_se,proba_ve,proba_vi\nse,0.9")
     assert main(["report", "out/model.json", "iris.csv"]) == 0
     capsys.readouterr()
     assert main(["certify", "out/model.json", "iris.csv"]) != 0
-    assert "certify knows no model of the multinomial loss" in capsys.readouterr().err
+    assert "certify knows no model of several classes" in capsys.readouterr().err

@@ -9,11 +9,21 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, lower_bound, margin, primal, rounded_objective, saddle_point, screen, upper_bound
+from diht.duality import (
+    Bound,
+    Screening,
+    lower_bound,
+    margin,
+    primal,
+    rounded_objective,
+    saddle_point,
+    screen,
+    upper_bound,
+)
 from diht.exact import CLEAR
 from diht.problem import Problem
-from diht.result import Certificate, Result, Status, relative
-from diht.samples import Rows
+from diht.result import Certificate, Result, Status, relative, used
+from diht.samples import Intercept, Rows
 
 __all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
 
@@ -30,18 +40,18 @@ class HandedOut:
     Attributes
     ----------
     w : array
-        Coefficients of the problem's columns.
+        Coefficients of the problem's columns; those of several targets one row each.
     coef : array
         Coefficients of the columns of X, in X's dtype or in float64.
-    intercept : float
-        In the user's coordinates, a number of the same dtype.
+    intercept : float or array
+        In the user's coordinates, a number of the same dtype, or one for each of several targets.
     certificate : Certificate
         Its figures.
     """
 
     w: NDArray[Any]
     coef: NDArray[Any]
-    intercept: float
+    intercept: Intercept
     certificate: Certificate
 
     def result(self, kind: type[R], status: Status, tol: float, **figures: Any) -> R:
@@ -63,20 +73,25 @@ class HandedOut:
         )
 
 
-def handed_out(problem: Problem, w: Vector, b: float, bound: Bound | None, tol: float) -> HandedOut:
+def handed_out(problem: Problem, w: Vector, b: Intercept, bound: Bound | None, tol: float) -> HandedOut:
     """Round a model, given in the problem's coordinates, to X's dtype where that costs nothing that counts, and certify it."""
     proved = None if bound is None else bound.claimed
 
     def objective(coef: NDArray[Any], intercept: Any) -> float:
-        return _Predicted.of(problem, coef, float(intercept)).objective
+        return _Predicted.of(problem, coef, _in_float64(intercept)).objective
 
     w = w + 0.0  # no minus zeros
     coef, intercept = in_dtype(
         problem.dtype, problem.coefficients_of(w), problem.intercept_of(w, b), objective, proved, tol
     )
-    certificate = certificate_of(problem, coef, float(intercept), bound)
+    intercept = _in_float64(intercept)
+    certificate = certificate_of(problem, coef, intercept, bound)
     kept = coef if problem.scale is None else problem.scaled_coefficients(coef)
-    return HandedOut(kept, coef, float(intercept), certificate)
+    return HandedOut(problem.shaped(kept), problem.shaped(coef), intercept, certificate)
+
+
+def _in_float64(intercept: Any) -> Intercept:
+    return np.asarray(intercept, dtype=np.float64) if np.ndim(intercept) else float(intercept)
 
 
 def in_dtype(
@@ -108,7 +123,7 @@ class _Predicted:
     attained: float
 
     @classmethod
-    def of(cls, problem: Problem, coef: NDArray[Any], intercept: float, product: Rows | None = None) -> _Predicted:
+    def of(cls, problem: Problem, coef: NDArray[Any], intercept: Intercept, product: Rows | None = None) -> _Predicted:
         """Take the predictions as float64 computes them, from Xw where it is known; more precise ones where rounding counts."""
         w = problem.scaled_coefficients(coef)
         b = problem.centred_intercept(w, intercept) if problem.fit_intercept else 0.0
@@ -121,7 +136,7 @@ class _Predicted:
         return cls._precise(problem, w, np.asarray(coef, dtype=np.float64), intercept)
 
     @classmethod
-    def _precise(cls, problem: Problem, w: Vector, coef: Vector, intercept: float) -> _Predicted:
+    def _precise(cls, problem: Problem, w: Vector, coef: Vector, intercept: Intercept) -> _Predicted:
         """Take the losses from predictions in twice the precision, or from their differences to the targets where these will do."""
         loss, samples = problem.loss, problem.samples
         of_residuals = loss.residual_value(np.zeros(1), np.ones(1)) is not None
@@ -132,14 +147,16 @@ class _Predicted:
 
         def losses(y: Vector, at: Vector, error: Vector) -> Vector:
             e = error + 4.0 * _U * np.abs(at)
-            return np.asarray(np.maximum(value(at - e, y), value(at + e, y)))
+            return np.asarray(
+                np.maximum(value(at - e, y), value(at + e, y)) if targets else loss.largest_near(at, e, y)
+            )
 
         with np.errstate(over="ignore", invalid="ignore"):
             objective = samples.total(lambda y, at: value(at, y), at) + float(0.5 * problem.lam * (w @ w))
             return cls(u, objective, rounded_objective(problem, w, losses, at, error))
 
 
-def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known: Bound | None) -> Certificate:
+def certificate_of(problem: Problem, coef: NDArray[Any], intercept: Intercept, known: Bound | None) -> Certificate:
     """Everything about a model and the dual point of a bound; and what else the bound proves.
 
     `coef` and `intercept` are in the user's coordinates, as they are handed out.
@@ -162,7 +179,15 @@ def certificate_of(problem: Problem, coef: NDArray[Any], intercept: float, known
         fenchel=point.fenchel,
         ridge=point.ridge,
         margin=margin(problem, w, g=g),
-        support=np.flatnonzero(w),
+        support=used(problem.shaped(w)),
         attained=max(predicted.objective, predicted.attained),
-        screening=screening.completed(problem.constraint.size) if problem.constraint.is_plain else screening,
+        screening=_of_features(problem, screening),
     )
+
+
+def _of_features(problem: Problem, screening: Screening) -> Screening:
+    """Return what is proved of features, each the same for all targets, with what counting proves where k counts single ones."""
+    n_features = len(screening.without) // problem.n_targets
+    screening = Screening(screening.without[:n_features], screening.within[:n_features])
+    most = problem.constraint.counted(n_features)
+    return screening if most is None else screening.completed(most)

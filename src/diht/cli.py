@@ -14,8 +14,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from diht import __version__
 from diht.loop import SOLVERS
-from diht.losses import LOSSES
-from diht.multinomial import Multinomial, losses_with_probabilities
+from diht.losses import ALL_LOSSES, LOSSES, losses_with_probabilities
 from diht.report.text import printable
 
 __all__ = ["main"]
@@ -247,7 +246,7 @@ def _add_fit(parser: _Arguments) -> None:
     model.add_argument(
         "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"
     )
-    _add_loss(model, "see below (default: logistic or squared, as it fits)", Multinomial.name)
+    _add_loss(model, "see below (default: logistic or squared, as it fits)", *ALL_LOSSES)
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
     solve = parser.add_argument_group("solve")
     solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
@@ -284,7 +283,7 @@ def _add_certify(parser: _Arguments) -> None:
     _add_standardize(problem, "whether the ridge sees standardised columns", None)
     problem.add_argument("--k", type=_whole(1), metavar="K", help="how many features a model may use")
     problem.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge")
-    _add_loss(problem, "loss that the model should minimise")
+    _add_loss(problem, "loss that the model should minimise", *LOSSES)
     solve = parser.add_argument_group("solve")
     _add_exact(solve)
     _add_limits(solve)
@@ -321,8 +320,8 @@ def _add_standardize(group: _Arguments, summary: str, default: bool | None) -> N
     group.add_argument("--standardize", action=argparse.BooleanOptionalAction, default=default, help=summary)
 
 
-def _add_loss(group: _Arguments, summary: str, *more: str) -> None:
-    group.add_argument("--loss", choices=[*LOSSES, *more], metavar="NAME", help=summary)
+def _add_loss(group: _Arguments, summary: str, *names: str) -> None:
+    group.add_argument("--loss", choices=names, metavar="NAME", help=summary)
 
 
 def _add_exact(group: _Arguments) -> None:

@@ -64,6 +64,10 @@ class Constraint(ABC):
         """The unit of each feature, from 0: features of one unit enter and leave together."""
         return np.arange(n_features)
 
+    def counted(self, n_features: int) -> int | None:
+        """How many of the first so many features a model may have, where each of them is a unit; None where some are not."""
+        return self.size if self.is_plain else None
+
     def clipped(self, v: Vector) -> Vector:
         """The vector less its entries of a forbidden sign."""
         return v if self.sign is None else np.where(self.sign * v < 0.0, 0.0, v)

@@ -17,6 +17,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import column_or_1d
 
 from diht.constraint import Constraint
 from diht.design import as_design
@@ -25,18 +26,10 @@ from diht.estimators import (
     SparseRegressor,
     _blas_threads,
     _class_weighted,
-    _one_vs_rest,
     column_scales,
     validated,
 )
 from diht.losses import Loss
-from diht.multinomial import (
-    Multinomial,
-    MultinomialProblem,
-    check_multinomial,
-    check_several,
-    solve_multinomial_path,
-)
 from diht.path import (
     CRITERIA,
     Path,
@@ -94,10 +87,11 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
         data = X
-        numeric = {} if is_classifier(self) else {"y_numeric": True}
+        numeric = {} if is_classifier(self) else {"y_numeric": True, "multi_output": True}
         X, y = validated(self, X, y, **numeric)
+        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
-        known = None if offset is None else finite_vector("offset", offset, X.shape[0])
+        known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
         names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
         ks = self._ks(X.shape[0], X.shape[1], names)
@@ -160,13 +154,13 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         train, test, number = fold
         targets, s, classes = self._targets(y[train], None if weights is None else weights[train])
         apart = None if offset is None else offset[train]
-        paths = _paths(plain, X[train], targets, s, apart, constraint, ks, lams, n_threads)
         model = clone(plain)
-        if offset is not None:
-            model.predict = partial(model.predict, offset=offset[test])  # no scorer knows of offsets
         model.n_features_in_ = X.shape[1]
         if classes is not None:
             model.classes_ = classes
+        paths = _paths(model, X[train], targets, s, apart, constraint, ks, lams, n_threads)
+        if offset is not None:
+            model.predict = partial(model.predict, offset=offset[test])  # no scorer knows of offsets
         scorer = check_scoring(model, self._scoring() if self.scoring is None else self.scoring)
         weighted = {} if weights is None or not _takes_weights(scorer) else {"sample_weight": weights[test]}
         X, y, scores = X[test], y[test], []
@@ -206,10 +200,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         constraint: Constraint, ks: list[int], lams: list[float],
     ) -> None:  # fmt: skip
         """Follow the path of all samples; choose by an information criterion if that is what is asked for."""
-        targets, s, _ = self._targets(y, weights)
+        targets, s, classes = self._targets(y, weights)
+        if classes is not None:
+            plain.classes_ = classes
         paths = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
         names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
-        loss = plain._named_loss()
+        loss = plain._fitted_loss()
         kept = [
             Path(
                 tuple(path_point(*key, result, plain.standardize) for key, result in results.items()),
@@ -259,10 +255,7 @@ def _paths(
     """Follow the path of each target."""
     design = as_design(X, n_threads)
     scale = column_scales(design, s, constraint) if plain.standardize else None
-    loss, results = plain._named_loss(), []
-    if isinstance(loss, Multinomial):
-        several = MultinomialProblem.of(design, targets[""], constraint, lams[-1], s, plain.fit_intercept, scale=scale)
-        return [dict(solve_multinomial_path(several, ks, lams, plain.tol, plain.time_limit))]
+    loss, results = plain._fitted_loss(), []
     for y in targets.values():
         problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
         results.append(solve_path(problem, ks, lams, plain._solver(), plain.tol, plain.time_limit))
@@ -272,7 +265,7 @@ def _paths(
 def _attributes(model: Plain, paths: list[Results], key: tuple[int, float]) -> dict[str, Any]:
     """Return the fitted attributes of a point, one result a target."""
     results = [results[key] for results in paths]
-    coef = np.vstack([result.coef.T for result in results])
+    coef = np.vstack([result.coef for result in results])
     return model._model(coef, np.hstack([result.intercept for result in results]).astype(coef.dtype))
 
 
@@ -463,6 +456,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Strengths of the ridge to try.
     loss : str or Loss, default="logistic"
         As in `SparseClassifier`; "multinomial" for more than two classes.
+    multiclass : {"shared", "ovr"}, default="shared"
+        As in `SparseClassifier`.
     criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
         How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
         of the best one's scores, divided by the root of the number of folds); the best mean score; or the least information
@@ -508,7 +503,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
         `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
     path_ : Path or list of Path
-        The path of all samples; with more than two classes one for each class against the rest, or one of the multinomial loss.
+        The path of all samples; with ``multiclass="ovr"`` one for each of more than two classes against the rest.
     n_splits_ : int
         Number of folds.
     coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
@@ -556,6 +551,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         keep: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         sign: Any = None,
+        multiclass: str = "shared",
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -577,6 +573,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.keep = keep
         self.groups = groups
         self.sign = sign
+        self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         check_classification_targets(y)
@@ -584,10 +581,12 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
         s = _class_weighted(normalised_weights(weights, len(y)), self.class_weight, classes, codes)
-        targets: dict[str, Array] = {"": codes} if self._is_shared else {**_one_vs_rest(classes, codes)}
-        return targets, s, classes
+        return dict(self._class_targets(classes, codes)), s, classes
 
     def _check_classes(self, classes: Array | None) -> None:
-        if self._is_shared and classes is not None:
-            check_several(len(classes))
-            check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)
+        loss = self._loss()
+        if loss.coupled and classes is not None and len(classes) == 2:
+            raise ValueError(
+                f"loss={self.loss!r} needs more than two classes here: two are those of "
+                f"loss={loss.of_two_classes()[0].name!r} with half of each lam"
+            )

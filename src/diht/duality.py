@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
-from diht.samples import Rows, added
+from diht.samples import Intercept, Rows, added
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -62,7 +62,7 @@ _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
 _MAX_KINKS, _MAX_FEATURES = 500, 5000  # samples at kinks, and features, up to which subgradients are looked for
 
 
-def primal(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -> float:
+def primal(problem: Problem, w: Vector, b: Intercept = 0.0, u: Rows | None = None) -> float:
     """P(w, b), the objective of (1.1); `b` belongs to the problem's (centred) design, `u` is Xw + b where it is known."""
     samples, loss = problem.samples, problem.loss
     u = samples.margins(w, b) if u is None else u
@@ -79,10 +79,10 @@ def dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> float:
     return -conjugate - problem.constraint.opposite.value(g) / (2.0 * problem.lam)
 
 
-def lagrangian(problem: Problem, w: Vector, alpha: Rows, b: float = 0.0) -> float:
+def lagrangian(problem: Problem, w: Vector, alpha: Rows, b: Intercept = 0.0) -> float:
     """L(w, alpha) of the paper's section 3, with the intercept's term b sum_i s_i alpha_i."""
     samples, loss = problem.samples, problem.loss
-    terms = samples.total(lambda y, a, u: a * u - loss.conjugate(a, y), alpha, samples.margins(w, b))
+    terms = samples.total(lambda y, a, u: loss.paired(a, u) - loss.conjugate(a, y), alpha, samples.margins(w, b))
     return terms + float(0.5 * problem.lam * (w @ w))
 
 
@@ -96,7 +96,7 @@ def primal_from_dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> 
     return w, samples.best_intercept(problem.loss, samples.margins(w, support=support))
 
 
-def dual_from_primal(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -> Rows:
+def dual_from_primal(problem: Problem, w: Vector, b: Intercept = 0.0, u: Rows | None = None) -> Rows:
     r"""Return a feasible dual point from a model: alpha_i = l'(x_i.w + b), condition (b) of the sparse saddle point theorem.
 
     With an intercept l' is balanced, at the best b. Where the loss has kinks, the subgradients of the samples at them are
@@ -133,10 +133,9 @@ def _settled(problem: Problem, w: Vector, u: Rows) -> Rows:
         return alpha
     part, others = samples.columns(support), kinked.patched(alpha, np.zeros(kinked.size))
     A, residual = kinked.rows_of(part).T, -problem.lam * w[support] - part.pull(others)
-    if problem.fit_intercept:  # one more equation, of the size of the others
+    if problem.fit_intercept:  # one more equation for each intercept, of the size of the others
         size = float(np.abs(A).max(initial=0.0)) or 1.0
-        balance = samples.total(lambda y, a: a, others)
-        A, residual = np.vstack([A, np.full(kinked.size, size)]), np.append(residual, -size * balance)
+        A, residual = np.vstack([A, size * kinked.shares()]), np.append(residual, -size * samples.sums(others))
     A = A * kinked.values(samples.s)
     scale = float(np.abs(A).max(initial=0.0)) or 1.0
     ends = kinked.values(low), kinked.values(high)
@@ -150,7 +149,7 @@ def feasible(problem: Problem, alpha: Rows) -> Rows:
     return problem.samples.map(lambda y, s, a: problem.loss.project(a, y), alpha)
 
 
-def gap(problem: Problem, w: Vector, alpha: Rows, b: float = 0.0) -> float:
+def gap(problem: Problem, w: Vector, alpha: Rows, b: Intercept = 0.0) -> float:
     r"""P(w, b) - D(alpha) as a sum of terms that cannot be negative.
 
     .. math:: \sum_i s_i [l(u_i) + l^*(\alpha_i) - \alpha_i u_i] + \tfrac{\lambda}{2} [\|w\|^2 - 2 w^\top v + \|H_k(v)\|^2]
@@ -186,7 +185,7 @@ class SaddlePoint:
 
 
 def saddle_point(
-    problem: Problem, w: Vector, alpha: Rows, b: float = 0.0, u: Rows | None = None, g: Vector | None = None
+    problem: Problem, w: Vector, alpha: Rows, b: Intercept = 0.0, u: Rows | None = None, g: Vector | None = None
 ) -> SaddlePoint:
     """Residuals of the three saddle point conditions; `u` = Xw + b and `g` = X'(s alpha) where they are known."""
     samples, loss, lam = problem.samples, problem.loss, problem.lam
@@ -195,8 +194,8 @@ def saddle_point(
 
     def fenchel(y: Vector, a: Vector, u: Vector) -> Vector:
         value, conjugate = loss.value(u, y), loss.conjugate(a, y)
-        size = np.abs(value) + loss.conjugate_terms(a, y, conjugate) + np.abs(a * u)
-        return _not_negative(value + conjugate - a * u, size)
+        size = np.abs(value) + loss.conjugate_terms(a, y, conjugate) + loss.paired(np.abs(a), np.abs(u))
+        return _not_negative(value + conjugate - loss.paired(a, u), size)
 
     nearest, _ = problem.constraint.threshold(v)
     terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ nearest])
@@ -230,12 +229,14 @@ def gap_bound(problem: Problem, alpha: Rows) -> float:
     u = samples.margins(*primal_from_dual(problem, alpha))
 
     def terms(y: Vector, a: Vector, u: Vector) -> Vector:
-        return np.asarray((u - loss.conjugate_derivative(a, y)) * (loss.derivative(u, y) - a))
+        return np.asarray(loss.paired(u - loss.conjugate_derivative(a, y), loss.derivative(u, y) - a))
 
     return samples.total(terms, alpha, u)
 
 
-def margin(problem: Problem, w: Vector, b: float = 0.0, alpha: Rows | None = None, g: Vector | None = None) -> float:
+def margin(
+    problem: Problem, w: Vector, b: Intercept = 0.0, alpha: Rows | None = None, g: Vector | None = None
+) -> float:
     r"""Return the paper's :math:`\bar\epsilon = \min_{j \in F} |w_j| - \|P'(w)\|_\infty / \lambda`, F the support of w.
 
     Where it is positive, F is the unique support of an optimal model. It needs a full support: with fewer nonzeros than
@@ -325,7 +326,7 @@ class _DualSums(NamedTuple):
         c, conjugate = s * alpha, np.asarray(loss.conjugate(alpha, y))
         # Summed pairwise: the error of a dot product grows with the number of samples.
         sums = float(np.sum(s * conjugate)), float(s @ loss.conjugate_terms(alpha, y, conjugate))
-        if not balances:
+        if loss.coupled or not balances:
             return cls(True, _norm(c), *sums, 0.0, 0.0, 0.0)
         above = float(s @ np.maximum(np.asarray(loss.conjugate(np.zeros_like(y), y)) - conjugate, 0.0))
         return cls(True, _norm(c), *sums, float(c[c > 0].sum()), -float(c[c < 0].sum()), above)
@@ -337,6 +338,59 @@ class _DualSums(NamedTuple):
             return blocks[0]
         finite, norms, *sums = zip(*blocks, strict=True)
         return cls(all(finite), _norm(np.array(norms)), *map(added, sums))
+
+
+class _Repair(NamedTuple):
+    """How far a dual point, feasible to rounding, is from one that is feasible, and what that one costs, each rounded up."""
+
+    moved: float  # norm of the change of s alpha
+    cost: float  # rise of the sum of s l*(alpha)
+
+    @classmethod
+    def of(cls, problem: Problem, alpha: Rows, parts: list[_DualSums], sums: _DualSums) -> _Repair:
+        """Balance each target by its own intercept."""
+        if problem.loss.coupled:
+            return cls._of_classes(problem, alpha, sums)
+        if not problem.fit_intercept:
+            return cls(0.0, 0.0)
+        shrink = max(_imbalance(part.positive, part.negative) for part in parts)
+        return cls(shrink * sums.norm, 2.0 * shrink * sums.above)
+
+    @classmethod
+    def _of_classes(cls, problem: Problem, alpha: Rows, sums: _DualSums) -> _Repair:
+        r"""Make rows of probabilities P = alpha + y of what is such only to rounding, and balance them.
+
+        Divided by its sum, which is within :math:`\eta` of 1, a sample's P is one exactly; that moves it by at most
+        :math:`2 \eta` and its entropy by :math:`2 \eta` of itself and :math:`2 \eta`. With an intercept,
+        :math:`\delta = \sum_i s_i \alpha_i` is zero only to rounding: with :math:`t = \max_c |\delta_c| / \pi_c`, :math:`\pi`
+        the weights of the classes, the mixture :math:`(1 - t) P_i + t q` with one q for all samples,
+        :math:`q \propto t \pi - (1 - t) \delta \ge 0`, balances exactly. The conjugate is convex and negative, so that this costs
+        at most t times the entropy, and a row moves by at most :math:`\sqrt 2 t`.
+        """
+        parts = problem.samples.each(_ClassSums.of, alpha)
+        eta = max(part.eta for part in parts) + 4.0 * problem.n_targets * _U
+        shares, left, sizes = np.sum([part.sums for part in parts], axis=0)
+        total, norm = float(shares.sum()) * (1.0 + 1e-9), _norm(np.array([part.norm for part in parts]))
+        shift = 0.0
+        if problem.fit_intercept:
+            delta = np.abs(left) + 2.0 * eta * total + (_PAIRWISE + 2.0) * _U * sizes
+            shift = float(np.max(delta / shares)) * (1.0 + 1e-8)
+        if not (shift < 1.0 and eta < 0.1):
+            return cls(np.inf, np.inf)
+        return cls((1.5 * shift + 2.0 * eta) * norm, (shift + 2.0 * eta) * (abs(sums.conjugate) + total))
+
+
+class _ClassSums(NamedTuple):
+    """Sums over the samples of a coupled loss, or a block of them, at a dual point."""
+
+    eta: float  # largest distance of a sample's sum of dual variables from zero
+    sums: Vector  # of the weights of each class, of s alpha, and of the sizes of its terms
+    norm: float  # of the weights
+
+    @classmethod
+    def of(cls, y: Vector, s: Vector, alpha: Vector) -> _ClassSums:
+        sums = np.stack([np.sum(s * y, axis=1), np.sum(s * alpha, axis=1), np.abs(alpha) @ s])
+        return cls(float(np.abs(alpha.sum(axis=0)).max(initial=0.0)), sums, _norm(s))
 
 
 def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of_g: float | None = None) -> Bound:
@@ -357,7 +411,8 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
     """
     samples, lam, trivial = problem.samples, problem.lam, problem.trivial_bound
     with np.errstate(over="ignore", invalid="ignore"):
-        sums = _DualSums.of_all(samples.each(partial(_DualSums.of, problem.loss, problem.fit_intercept), alpha))
+        blocks = samples.each(partial(_DualSums.of, problem.loss, problem.fit_intercept), alpha)
+        sums = _DualSums.of_all(blocks)
         if not sums.finite:
             return Bound(trivial, samples.full(0.0), 0.0)
         if value_of_g is None:
@@ -366,10 +421,9 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
         # The entries of X'c are off by the product's own rounding, and at most as much again by that of c = s alpha.
         error = 2.0 * (sums.norm * problem.rounding_norm + problem.underflow_norm)
         lost = (_ELEMENTWISE + _PAIRWISE) * _U * sums.terms
-        if problem.fit_intercept:
-            shrink = _imbalance(sums.positive, sums.negative)
-            error += shrink * sums.norm * problem.column_norm
-            lost += 2.0 * shrink * sums.above
+        repair = _Repair.of(problem, alpha, list(map(_DualSums.of_all, samples.per_intercept(blocks))), sums)
+        error += repair.moved * problem.column_norm
+        lost += repair.cost
         relative = (problem.constraint.size + 16.0) * _U
         norm = np.sqrt(value_of_g + problem.constraint.size * _TINY)
         lost += 4.0 * samples.size * _TINY
@@ -379,12 +433,13 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
     return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, samples.full(0.0), 0.0)
 
 
-def null_dual(problem: Problem, b: float) -> Rows:
+def null_dual(problem: Problem, b: Intercept) -> Rows:
     """Return the dual point of the model without features and with the intercept b."""
-    return feasible(problem, problem.samples.map(lambda y, s: problem.loss.derivative(np.full_like(y, b), y)))
+    samples = problem.samples
+    return feasible(problem, samples.slopes(problem.loss, samples.shifted(samples.full(0.0), b)))
 
 
-def null_bound(problem: Problem, b: float) -> Bound:
+def null_bound(problem: Problem, b: Intercept) -> Bound:
     r"""Return the best of the bounds of alpha, alpha/2, alpha/4, ..., with alpha the dual point of the model without features.
 
     F is convex and contains 0, and so does the set of balanced points: every multiple is feasible. D is concave along the ray and
@@ -404,7 +459,7 @@ def null_bound(problem: Problem, b: float) -> Bound:
     return best
 
 
-def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = None) -> float:
+def upper_bound(problem: Problem, w: Vector, b: Intercept = 0.0, u: Rows | None = None) -> float:
     r"""P(w, b) plus all that rounding can have taken from it: no less than the model's objective in exact arithmetic.
 
     With :math:`|\hat u_i - u_i| \le e` (the design's own bound) convexity gives
@@ -417,8 +472,7 @@ def upper_bound(problem: Problem, w: Vector, b: float = 0.0, u: Rows | None = No
 
     def losses(y: Vector, u: Vector) -> Vector:
         # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
-        e = off + 4.0 * _U * np.abs(u)
-        return np.asarray(np.maximum(loss.value(u - e, y), loss.value(u + e, y)))
+        return np.asarray(loss.largest_near(u, off + 4.0 * _U * np.abs(u), y))
 
     return rounded_objective(problem, w, losses, u)
 

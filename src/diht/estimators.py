@@ -21,7 +21,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print_line
@@ -29,15 +29,7 @@ from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.loop import as_solver, solve
-from diht.losses import LOSSES, Logistic, Loss
-from diht.multinomial import (
-    ALL_LOSSES,
-    Multinomial,
-    MultinomialProblem,
-    check_multinomial,
-    losses_with_probabilities,
-    solve_multinomial,
-)
+from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.samples import null_intercept
@@ -45,7 +37,7 @@ from diht.shipping import ShippingMixin
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.structure import constrained, indices_of, n_choices, signs_of
 
-__all__ = ["SparseClassifier", "SparseRegressor"]
+__all__ = ["SparseClassifier", "SparseRegressor", "class_targets", "column_scales"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -60,10 +52,9 @@ _CALLER = 4 + hasattr(CallbackSupportMixin, "set_callbacks")
 
 
 class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
-    """What the regressor and the classifier share: one sparse linear model for each of one or more targets."""
+    """What the regressor and the classifier share: sparse linear models of one target, or of several that share features."""
 
     _task: ClassVar[str]
-    _more_losses: ClassVar[list[str]] = []  # that are not those of one target
     _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
 
     # Fitting
@@ -77,12 +68,13 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         tasks: FitTasks | None,
         offset: ArrayLike | None = None,
     ) -> None:
-        """Solve the problem of every target, one after the other, and keep the figures.
+        """Solve one problem after the other, and keep the figures.
 
-        `targets` maps what to print before a line to the targets, `s` are weights that sum to one, `previous` is what a
-        warm start begins from.
+        `targets` maps what to print before a line to the targets of a problem, `s` are weights that sum to one, `previous` is what
+        a warm start begins from.
         """
-        loss = self._loss()
+        loss = self._fitted_loss()
+        previous = None if previous is None or len(previous) != len(targets) else previous
         seconds: Any = self.time_limit
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
@@ -95,7 +87,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 problem = Problem(
                     design, y, loss, constraint, self._ridge, s, self.fit_intercept, scale=scale, offset=offset
                 )
-                start = None if previous is None else _rescaled(previous[j], self._rows()[j], scale)
+                start = None if previous is None else self._start(problem, previous[j], j, scale)
                 callback = self._callback(label, tasks, scale, X.dtype)
                 if tasks is not None:
                     tasks.begin_problem()
@@ -105,7 +97,15 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                     tasks.end_problem()
                 results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
                 coefs.append(result.coef)
-        self._keep(results, np.stack(coefs))
+        self._keep(results, np.vstack(coefs))
+
+    def _start(self, problem: Problem, result: Result, j: int, scale: Vector | None) -> Result | None:
+        """Return an earlier result of as many targets, its coefficients for the columns as they are scaled now."""
+        rows = self._rows()
+        coef = rows[j] if problem.n_targets == 1 else rows
+        if np.shape(result.w) != coef.shape or len(np.atleast_2d(coef)) != problem.n_targets:
+            return None
+        return replace(result, w=coef if scale is None else coef * scale)
 
     @property
     def _ridge(self) -> Any:
@@ -113,15 +113,15 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         return self.lam
 
     def _loss(self) -> Loss:
-        names = [name for name, loss in LOSSES.items() if loss.task == self._task] + self._more_losses
+        names = [name for name, loss in ALL_LOSSES.items() if loss.task == self._task]
         if isinstance(self.loss, Loss) and self.loss.task == self._task:
             return self.loss
-        if isinstance(self.loss, str) and self.loss in names and self.loss in LOSSES:
-            return LOSSES[self.loss]()
+        if isinstance(self.loss, str) and self.loss in names:
+            return ALL_LOSSES[self.loss]()
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
 
-    def _named_loss(self) -> Loss | Multinomial:
-        """Return the loss as a model's file names it."""
+    def _fitted_loss(self) -> Loss:
+        """Return the loss of the problems that are solved."""
         return self._loss()
 
     def _constraint(self, n_features: int) -> Constraint:
@@ -167,7 +167,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
 
         def attributes(iterate: Iterate) -> dict[str, Any]:
             assert iterate.model is not None
-            coef = _in_users_units(np.atleast_2d(iterate.model.w.T), scale, dtype)
+            coef = _in_users_units(np.atleast_2d(iterate.model.w), scale, dtype)
             return self._model(coef, np.atleast_1d(iterate.model.intercept).astype(dtype))
 
         def tell(iterate: Iterate) -> bool:
@@ -188,7 +188,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         self.__dict__ |= self._model(coef, intercepts.astype(coef.dtype))
         self.result_ = results if several else results[0]
         self.certificate_ = [result.certificate for result in results] if several else results[0].certificate
-        self.dual_coef_ = np.stack([result.alpha for result in results]) if several else results[0].alpha.T
+        self.dual_coef_ = np.stack([result.alpha for result in results]) if several else results[0].alpha
         for name in ("objective", "lower_bound", "gap"):
             figures = [float(getattr(result, name)) for result in results]
             setattr(self, f"{name}_", np.array(figures) if several else figures[0])
@@ -395,11 +395,12 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
             The samples, float32 or float64 (other types become float64).
-        y : array-like of shape (n_samples,)
-            The targets; for the Poisson loss not negative.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets)
+            The targets; for the Poisson loss not negative. Several targets share the k features: the losses and ridges of their
+            models add up.
         sample_weight : array-like of shape (n_samples,), optional
             Nonnegative weights; only their ratios matter.
-        offset : array-like of shape (n_samples,), optional
+        offset : array-like of the shape of y, optional
             Known parts of the predictions, added to x.w + b: for counts the logarithms of the exposures.
 
         Returns
@@ -408,7 +409,9 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
             The estimator itself.
         """
         data = X
-        X, y = validated(self, X, y, y_numeric=True, ensure_all_finite=False)  # the design finds what is not finite
+        # The design finds what is not finite.
+        X, y = validated(self, X, y, y_numeric=True, multi_output=True, ensure_all_finite=False)
+        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         s = normalised_weights(sample_weight, X.shape[0])
         tasks = FitTasks.of(self, data, y, sample_weight, 1)
         self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks, offset)
@@ -417,7 +420,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         return self
 
     def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
-        return super()._model(coef, intercept) | {"coef_": coef[0], "intercept_": intercept[0]}
+        attributes = super()._model(coef, intercept)
+        return attributes if len(coef) > 1 else attributes | {"coef_": coef[0], "intercept_": intercept[0]}
 
     def predict(self, X: Any, offset: ArrayLike | None = None) -> Array:
         """Predict targets.
@@ -431,7 +435,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
 
         Returns
         -------
-        ndarray of shape (n_samples,)
+        ndarray of shape (n_samples,) or (n_samples, n_targets)
             Predictions, of X's floating point type: x.w + b, or the mean that the loss takes it for (`Loss.mean`), such as
             exp(x.w + b) for the Poisson loss.
         """
@@ -461,20 +465,23 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         loss = self._loss()
         if loss.score == "r2":
             return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
-        u = self._linear(X, offset).astype(np.float64)
-        y = finite_vector("y", y, len(u))
-        loss.check_targets(y)
-        s = normalised_weights(sample_weight, len(u))
-        deviance, level = float(s @ loss.value(u, y)), null_intercept(loss, y, s)
-        null = float(s @ loss.value(np.full_like(y, level), y))
-        return 1.0 - deviance / null if null > 0.0 else float(deviance == 0.0)
+        u = np.atleast_2d(self._linear(X, offset).astype(np.float64).T)
+        targets = np.atleast_2d(np.asarray(y).T)
+        if len(targets) != len(u):
+            raise ValueError(f"y must have {len(u)} targets, as in fit, got shape {np.shape(y)}")
+        s = normalised_weights(sample_weight, u.shape[1])
+        return float(np.mean([_explained(loss, *pair, s) for pair in zip(u, targets, strict=True)]))
 
     def _linear(self, X: Any, offset: ArrayLike | None) -> Array:
         """Return x.w + b, with the offset."""
-        u: Array = self._scores(X)[:, 0]
+        u: Array = self._scores(X)
+        u = u[:, 0] if u.shape[1] == 1 else u
         if offset is None:
             return u
-        total = u + finite_vector("offset", offset, len(u))
+        given = np.asarray(offset)
+        if given.shape != u.shape and given.ndim == u.ndim:
+            raise ValueError(f"offset must have shape {u.shape}, got shape {given.shape}")
+        total = u + finite_vector("offset", given.ravel() if u.ndim == 2 else given, u.size).reshape(u.shape)
         with np.errstate(over="ignore"):
             narrow: Array = total.astype(u.dtype)
         return narrow if np.all(np.isfinite(narrow)) else total
@@ -482,7 +489,17 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = getattr(_declared(self.loss), "nonnegative_targets", False)
+        tags.target_tags.multi_output = True
         return tags
+
+
+def _explained(loss: Loss, u: Vector, y: Array, s: Vector) -> float:
+    """Return the share of a target's losses, beyond those of the best constant, that predictions explain."""
+    y = finite_vector("y", y, len(u))
+    loss.check_targets(y)
+    deviance, level = float(s @ loss.value(u, y)), null_intercept(loss, y, s)
+    null = float(s @ loss.value(np.full_like(y, level), y))
+    return 1.0 - deviance / null if null > 0.0 else float(deviance == 0.0)
 
 
 def _declared(loss: Any) -> Any:
@@ -503,22 +520,24 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     .. math:: \min_{w, b} \; \sum_i s_i\, l(x_i^\top w + b, y_i) + \frac{\lambda}{2} \|w\|^2
               \quad \text{subject to} \quad \|w\|_0 \le k
 
-    with weights s that sum to one and targets -1 and +1. More than two classes are separated one versus the rest, with k
-    features for each; or, with ``loss="multinomial"``, all at once with k features in all.
+    with weights s that sum to one and targets -1 and +1. More than two classes share the k features: for the logistic loss by the
+    multinomial one, for others by the sum of the losses of each class against the rest.
 
     Parameters
     ----------
     k : int, default=10
-        The largest number of features used (for each class of several, but for the multinomial loss). More than there are: all of
-        them, with a warning.
+        The largest number of features used (by each class of several where these have a choice of their own, see `multiclass`).
+        More than there are: all of them, with a warning.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="logistic"
         The name of a loss of classification in `diht.losses.LOSSES`, such as "logistic", "smoothed_hinge", "hinge" and
         "squared_hinge"; or "multinomial", or an object of `diht.losses` or of your own. Probabilities come with losses that are
-        likelihoods, the logistic and the multinomial one.
-        "multinomial" is one model of all classes, whose coefficients for a feature are zero for all classes or for none; of two
-        classes it is the logistic loss with ridge lam / 2, since the classes share a coefficient w as w/2 and -w/2.
+        likelihoods, the logistic and the multinomial one. "multinomial" is the logistic loss of more than two classes; of two it
+        is the logistic one with ridge lam / 2, since the classes share a coefficient w as w/2 and -w/2.
+    multiclass : {"shared", "ovr"}, default="shared"
+        How more than two classes are told apart: by one model, whose coefficients for a feature are zero for all classes or for
+        none, so that it has at most k features; or one versus the rest, with k features for each class and a certificate for each.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
     solver : str or Solver, default="auto"
@@ -554,16 +573,18 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     groups : array of shape (n_features,), optional
         A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
         feature is then said of its group: "without it" means without the whole group.
-    sign : int, array of shape (n_features,) or dict, optional
+    sign : int, array of shape (n_features,) or (n_classes, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
-        all, one for each, or those of some features by name or index.
+        all, one for each, or those of some features by name or index. Coefficients of the multinomial loss sum to zero for every
+        feature, so that it needs a row for each class.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
         The classes, sorted.
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
-        Coefficients, at most k of a row nonzero. Two classes have one row, which speaks for the second class.
+        Coefficients of at most k features, with ``multiclass="ovr"`` at most k in a row. Two classes have one row, which speaks for
+        the second class.
     intercept_ : ndarray of shape (1,) or (n_classes,)
         The intercepts, 0 without.
     support_ : ndarray of int
@@ -571,7 +592,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     dual_coef_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
         The dual points behind the lower bounds.
     objective_ : float or ndarray of shape (n_classes,)
-        The objective; with more than two classes that of each class against the rest.
+        The objective; with ``multiclass="ovr"`` that of each of more than two classes against the rest.
     lower_bound_ : float or ndarray of shape (n_classes,)
         No model with at most k features has a smaller objective.
     gap_ : float or ndarray of shape (n_classes,)
@@ -579,7 +600,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     certificate_ : Certificate or list of Certificate
         These figures with their proof, and what is proved of each feature: `required` (indices of those in every optimal
         model), `excluded` (in none), `drop_cost` and `add_cost` (the least that a model without, or with, it costs more). With
-        more than two classes one for each class against the rest.
+        ``multiclass="ovr"`` one for each of more than two classes against the rest.
     result_ : Result or list of Result
         All that the solver returned: status, passes over X, trace.
     n_iter_ : int
@@ -603,11 +624,8 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
     say, or orthogonal to all that is left to explain.
 
-    Probabilities of more than two classes are those of each class against the rest, divided by their sum; with the multinomial
-    loss they are the model's own. Weights of the classes shift probabilities: they are those of the weighted sample.
-
-    With the multinomial loss and more than two classes there is one certificate for all classes, and `objective_`, `lower_bound_`
-    and `gap_` are single numbers. The solver is then always the same one, and `keep`, `groups`, `sign` and `exact` are not for it.
+    Probabilities of more than two classes are the model's own; with ``multiclass="ovr"`` they are those of each class against the
+    rest, divided by their sum. Weights of the classes shift probabilities: they are those of the weighted sample.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
     a nonzero coefficient.
@@ -628,7 +646,6 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     """
 
     _task = "classification"
-    _more_losses: ClassVar[list[str]] = ["multinomial"]
 
     def __init__(
         self,
@@ -650,10 +667,12 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         keep: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         sign: Any = None,
+        multiclass: str = "shared",
     ) -> None:
         self.k = k
         self.lam = lam
         self.loss = loss
+        self.multiclass = multiclass
         self.class_weight = class_weight
         self.solver = solver
         self.exact = exact
@@ -698,71 +717,43 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         same_classes = np.array_equal(getattr(self, "classes_", ()), classes)
         previous = self._previous(X.shape[1]) if same_classes else None
         self.classes_ = classes
-        if self._is_multinomial:
-            tasks = FitTasks.of(self, data, y, sample_weight, 1)
-            self._solve_multinomial(X, codes, s, previous, tasks)
-            if tasks is not None:
-                tasks.end()
-            return self
-        targets = _one_vs_rest(classes, codes)
+        targets = self._class_targets(classes, codes)
         tasks = FitTasks.of(self, data, y, sample_weight, len(targets))
         self._solve(X, targets, s, previous, tasks)
         if tasks is not None:
             tasks.end()
         return self
 
-    @property
-    def _is_shared(self) -> bool:
-        """Whether the multinomial loss is asked for."""
-        return isinstance(self.loss, str) and self.loss == Multinomial.name
+    def _class_targets(self, classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
+        """Return the targets of each problem by what to print before a line."""
+        if self.multiclass not in ("shared", "ovr"):
+            raise ValueError(f"multiclass must be 'shared' or 'ovr', got {self.multiclass!r}")
+        if self.multiclass == "shared" or len(classes) == 2:
+            return {"": class_targets(len(classes), codes, self._loss())[0]}
+        if self._loss().coupled:
+            raise ValueError(f"multiclass='ovr' cannot be used with loss={self.loss!r}, which is one of all classes")
+        return {f"class {label!r}: ": np.where(codes == j, 1.0, -1.0) for j, label in enumerate(classes.tolist())}
 
     @property
-    def _is_multinomial(self) -> bool:
-        """Whether there is one model of more than two classes."""
-        return self._is_shared and len(getattr(self, "classes_", ())) != 2
+    def _n_classes(self) -> int:
+        """The number of classes, two where none are known yet."""
+        return len(getattr(self, "classes_", ())) or 2
 
-    def _named_loss(self) -> Loss | Multinomial:
-        return Multinomial() if self._is_multinomial else self._loss()
-
-    def _loss(self) -> Loss:
-        """Return the loss; two classes of a multinomial model differ by a logistic one."""
-        if self._is_multinomial:
-            raise ValueError("loss='multinomial' cannot be used here, where each class has an equation of its own")
-        return Logistic() if self._is_shared else super()._loss()
+    def _fitted_loss(self) -> Loss:
+        """Return the loss of the problems that are solved."""
+        if self._n_classes == 2:
+            return self._loss().of_two_classes()[0]
+        return self._loss().of_classes() if self.multiclass == "shared" else self._loss()
 
     @property
     def _ridge(self) -> Any:
-        """The ridge of the problems that are solved: two classes share a coefficient w as w/2 and -w/2."""
-        return 0.5 * self.lam if self._is_shared and isinstance(self.lam, Real) else self.lam
+        """The ridge of the problems that are solved."""
+        halved = self._n_classes == 2 and isinstance(self.lam, Real)
+        return self._loss().of_two_classes()[1] * self.lam if halved else self.lam
 
     @property
     def _lam(self) -> float:
-        halved = self._is_shared and not self._is_multinomial
-        return 0.5 * super()._lam if halved else super()._lam
-
-    def _solve_multinomial(
-        self, X: Any, codes: NDArray[np.intp], s: Vector, previous: list[Result] | None, tasks: FitTasks | None
-    ) -> None:
-        """Solve the one problem of all classes, and keep the figures."""
-        check_multinomial(self.solver, self.exact, keep=self.keep, groups=self.groups, sign=self.sign)
-        seed = self.random_state
-        with _blas_threads(self.n_jobs), printed(self.verbose):
-            design = as_design(X, self.n_jobs)
-            constraint = self._constraint(X.shape[1])
-            scale = column_scales(design, s, constraint) if self.standardize else None
-            problem = MultinomialProblem.of(design, codes, constraint, self.lam, s, self.fit_intercept, scale=scale)
-            result = solve_multinomial(
-                problem,
-                [] if previous is None else [self.support_],
-                self.tol,
-                self.max_iter,
-                self.time_limit,
-                self._callback("", tasks, scale, X.dtype),
-                random_state=0 if seed is None else int(check_random_state(seed).randint(2**31 - 1)),
-                stop=self._stop,
-            )
-        result = replace(result, certificate=replace(result.certificate, scaled=self.standardize))
-        self._keep([result], result.coef.T)
+        return super()._lam * (self._loss().of_two_classes()[1] if self._n_classes == 2 else 1.0)
 
     def decision_function(self, X: Any) -> Array:
         """Compute x.w + b.
@@ -828,7 +819,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         ndarray of shape (n_samples, n_classes)
             Logarithms of probabilities.
         """
-        log_p: Array = self._named_loss().log_likelihoods(self._scores(X))
+        log_p: Array = self._fitted_loss().log_likelihoods(self._scores(X))
         return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
 
 
@@ -876,11 +867,12 @@ def _class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray
     return s if class_weight is None else normalised_weights(s * factors[codes], len(s))
 
 
-def _one_vs_rest(classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
-    """Return targets -1 and +1 by what to print before a line: those of the second class of two, or those of every class."""
-    if len(classes) == 2:
-        return {"": np.where(codes == 1, 1.0, -1.0)}
-    return {f"class {label!r}: ": np.where(codes == j, 1.0, -1.0) for j, label in enumerate(classes.tolist())}
+def class_targets(n_classes: int, codes: NDArray[Any], loss: Loss) -> tuple[NDArray[np.float64], Loss]:
+    """Return the targets of classes that share features, and their loss: those of the second of two, or a column a class."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0), loss
+    loss = loss.of_classes()
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, 0.0 if loss.coupled else -1.0), loss
 
 
 def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
@@ -899,11 +891,6 @@ def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
 def _in_users_units(w: Array, scale: Vector | None, dtype: np.dtype[Any]) -> Array:
     """Return coefficients of the columns of X from those of the scaled columns."""
     return (w if scale is None else w / scale).astype(dtype)
-
-
-def _rescaled(result: Result, coef: Array, scale: Vector | None) -> Result:
-    """Return an earlier result with its coefficients (given in the user's units) for the columns as they are scaled now."""
-    return replace(result, w=coef if scale is None else coef * scale)
 
 
 def _blas_threads(n_jobs: int | None) -> AbstractContextManager[Any]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from diht.duality import primal
 from diht.result import Model
-from diht.samples import Rows
+from diht.samples import Intercept, Rows
 
 if TYPE_CHECKING:
     from diht.problem import Problem
@@ -33,8 +33,8 @@ class Fit:
         Ascending; holds every feature whose coefficient is not zero.
     values : array
         The coefficients of the support, some of which may be zero.
-    b : float
-        The intercept.
+    b : float or array
+        The intercept, or those of several targets.
     objective : float
         P(w, b).
     u : Rows or None
@@ -45,16 +45,19 @@ class Fit:
     n_features: int
     support: Indices
     values: Vector
-    b: float
+    b: Intercept
     objective: float
     u: Rows | None = None
 
     @classmethod
-    def of(cls, problem: Problem, w: Vector, b: float, u: Rows | None = None, support: Indices | None = None) -> Fit:
+    def of(
+        cls, problem: Problem, w: Vector, b: Intercept, u: Rows | None = None, support: Indices | None = None
+    ) -> Fit:
         """Evaluate a model; `u` is Xw + b and `support` holds all that is nonzero in w, ascending, where they are known."""
         support = np.flatnonzero(w) if support is None else support
         if u is None:
-            u = problem.samples.margins(w, b, support) if len(support) else problem.samples.full(b)
+            samples = problem.samples
+            u = samples.margins(w, b, support) if len(support) else samples.shifted(samples.full(0.0), b)
         values = w[support]
         return cls(len(w), support, values, b, primal(problem, values, b, u), u)
 
@@ -76,7 +79,5 @@ class Fit:
 
     def model(self, problem: Problem) -> Model:
         """Return the model as a result shows it: all coefficients, and those of the columns of X with their intercept."""
-        w = self.w
-        return Model(
-            w, problem.coefficients_of(w), problem.intercept_of(self.values, self.b, self.support), self.objective
-        )
+        w, intercept = self.w, problem.intercept_of(self.values, self.b, self.support)
+        return Model(problem.shaped(w), problem.shaped(problem.coefficients_of(w)), intercept, self.objective)

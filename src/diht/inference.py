@@ -30,7 +30,6 @@ from diht.estimators import (
     SparseRegressor,
     _blas_threads,
     _class_weighted,
-    _one_vs_rest,
     column_scales,
     validated,
 )
@@ -209,6 +208,8 @@ class _Data:
         if not isinstance(estimator, SparseRegressor | SparseClassifier):
             raise TypeError(f"estimator must be one of this package, got {estimator!r}")
         check_is_fitted(estimator)
+        if not is_classifier(estimator) and len(estimator._rows()) > 1:
+            raise ValueError("estimator must have one target here, got one with several")
         numeric = {} if is_classifier(estimator) else {"y_numeric": True}
         X, y = validated(estimator, X, y, reset=False, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
@@ -222,7 +223,13 @@ class _Data:
             raise ValueError(
                 f"y must hold the estimator's classes {estimator.classes_.tolist()}, got {found.tolist()[:10]}"
             )
-        return cls(X, y, _one_vs_rest(found, codes), codes, weights, None)
+        targets = estimator._class_targets(found, codes)
+        if len(targets) < len(estimator._rows()):
+            raise ValueError(
+                "estimator must have an equation of its own for each class here, got one whose classes share features: "
+                "fit with multiclass='ovr'"
+            )
+        return cls(X, y, targets, codes, weights, None)
 
     def weights(self, estimator: Estimator, counts: Vector) -> Vector:
         """Weights of a resample, which sum to one."""
@@ -315,7 +322,7 @@ def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
     names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
     sign = signs_of(estimator.sign, names, d)
     sign = None if sign is None else np.broadcast_to(sign, d)
-    loss, lam = estimator._loss(), estimator._lam
+    loss, lam = estimator._fitted_loss(), estimator._lam
     groups, rows = constraint_of(1, d, None, None, estimator.groups, None), []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])

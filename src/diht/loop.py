@@ -19,7 +19,7 @@ from diht.empty_columns import compact
 from diht.fit import Fit
 from diht.problem import Problem, finite_vector
 from diht.result import Certificate, Iterate, Result, Status, Trace
-from diht.samples import Rows
+from diht.samples import Intercept, Rows
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Point, Relaxed, Solver, Start
 from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
@@ -91,6 +91,9 @@ def solve(
     """
     method = as_solver(solver)
     limits = Limits.checked(tol, max_iter, time_limit, evaluate_every)
+    if problem.n_targets > 1 and not method.takes_targets:
+        known = [name for name, kind in SOLVERS.items() if kind.takes_targets]
+        raise ValueError(f"solver must be one of {known} for several targets, got {method!r}")
     begin, part = as_start(problem, start), compact(problem)
     if part is None:
         return drive(problem, method, begin, limits, callback, stop)
@@ -126,15 +129,14 @@ def as_start(problem: Problem, start: Any) -> Start:
     """Turn what a user may give as a starting point into a `Start`."""
     if start is None:
         return Start()
-    n, d = problem.shape
     if isinstance(start, Start):
-        w = None if start.w is None else finite_vector("start.w", start.w, d)
-        alpha = None if start.alpha is None else finite_vector("start.alpha", start.alpha, n)
+        w = None if start.w is None else problem.flat("start.w", start.w)
+        alpha = None if start.alpha is None else _dual_point(problem, "start.alpha", start.alpha)
         return _bounded(problem, Start(w, start.b, alpha, start.bound))
     if not isinstance(start, Result):
-        w = finite_vector("start", start, d)
+        w = problem.flat("start", start)
         return _bounded(problem, Start(w, _intercept_for(problem, w, None)))
-    w = finite_vector("start.w", start.w, d)
+    w = problem.flat("start.w", start.w)
     b = problem.centred_intercept(w, start.intercept) if problem.fit_intercept else 0.0
     alpha = start.alpha if start.last_alpha is None else start.last_alpha
     # From another sample, or from a method that diverged, only the model carries over.
@@ -150,20 +152,20 @@ def _bounded(problem: Problem, start: Start) -> Start:
     return replace(start, u=u) if _is_finite(problem, start.w, start.b, u) else replace(start, w=None, b=0.0)
 
 
-def _is_finite(problem: Problem, w: Vector, b: float, u: Rows) -> bool:
+def _is_finite(problem: Problem, w: Vector, b: Intercept, u: Rows) -> bool:
     """Whether the objective is finite, and the margin of no sample that has weight beyond the reach of the loss."""
     with np.errstate(over="ignore", invalid="ignore"):
-        reached = problem.samples.each(lambda y, s, u: bool(np.all(u[s > 0.0] <= problem.loss.reach)), u)
+        reached = problem.samples.each(lambda y, s, u: bool(np.all((u <= problem.loss.reach) | (s <= 0.0))), u)
         return all(reached) and bool(np.isfinite(primal(problem, w, b, u)))
 
 
-def _margins(problem: Problem, w: Vector, b: float) -> Rows:
+def _margins(problem: Problem, w: Vector, b: Intercept) -> Rows:
     """Return Xw + b, some of which may overflow."""
     with np.errstate(over="ignore", invalid="ignore"):
         return problem.samples.margins(w, b, np.flatnonzero(w))
 
 
-def _has_objective(problem: Problem, w: Vector, intercept: float) -> bool:
+def _has_objective(problem: Problem, w: Vector, intercept: Intercept) -> bool:
     """Whether a model's objective is finite; where means are far larger than deviations only precise predictions tell."""
     with np.errstate(over="ignore", invalid="ignore"):
         coef, b = problem.coefficients_of(w), problem.centred_intercept(w, intercept)
@@ -296,7 +298,7 @@ class _Loop:
             lower_bound=bound,
             best_objective=self.best.objective,
             best_bound=self.best_bound,
-            n_features=int(np.count_nonzero(point.fit.values)),
+            n_features=problem.n_used(point.fit.support[point.fit.values != 0.0]),
             n_open=point.n_open,
         )
         self.trace.append(iterate)
@@ -330,7 +332,7 @@ class _Loop:
             )
         return proved.claimed
 
-    def prove_anything(self, b: float) -> None:
+    def prove_anything(self, b: Intercept) -> None:
         """Where a solve ended before it proved more than alpha = 0 does, take the bound of the model without features."""
         if self.bound is None or not self.problem.samples.any(self.bound.alpha):
             proved = null_bound(self.problem, b)
@@ -381,7 +383,7 @@ class _Loop:
 def certify(
     problem: Problem,
     w: ArrayLike | None = None,
-    intercept: float | None = None,
+    intercept: Intercept | None = None,
     alpha: ArrayLike | None = None,
     tol: float = 1e-4,
     time_limit: float | None = None,
@@ -418,7 +420,7 @@ def certify(
     """
     model, intercept = model_to_certify(problem, w, intercept, support)
     if alpha is not None:
-        dual_point = Start(alpha=finite_vector("alpha", alpha, problem.shape[0])).dual(problem)
+        dual_point = Start(alpha=_dual_point(problem, "alpha", alpha)).dual(problem)
         return certificate_of(problem, problem.coefficients_of(model), intercept, lower_bound(problem, dual_point))
     solver, start = "branch" if exact else "auto", Start(model, problem.centred_intercept(model, intercept))
     result = solve(problem, solver, start=start, tol=tol, time_limit=time_limit)
@@ -426,21 +428,22 @@ def certify(
 
 
 def model_to_certify(
-    problem: Problem, w: ArrayLike | None, intercept: float | None, support: ArrayLike | None
-) -> tuple[Vector, float]:
+    problem: Problem, w: ArrayLike | None, intercept: Intercept | None, support: ArrayLike | None
+) -> tuple[Vector, Intercept]:
     """Return the model that a user gives by coefficients or by features, with its intercept in the user's coordinates."""
     if (w is None) == (support is None):
         raise ValueError("one of w and support must be given" + ", not both" * (w is not None))
     if support is not None:
         if intercept is not None:
             raise ValueError(f"intercept must be None where only a support is given, got {intercept!r}")
-        fitted = refit(problem, _support(problem, support)).model(problem)
-        return fitted.w, fitted.intercept
-    model = finite_vector("w", w, problem.shape[1])  # type: ignore[arg-type]
+        fit = refit(problem, _support(problem, support))
+        return fit.w, problem.intercept_of(fit.values, fit.b, fit.support)
+    model = problem.flat("w", w)  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
         raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     b = _intercept_for(problem, model, intercept)
-    intercept = problem.intercept_of(model, b) if intercept is None else float(intercept)
+    if intercept is None:
+        intercept = problem.intercept_of(model, b)
     if not _has_objective(problem, model, intercept):
         largest = float(np.abs(model).max())
         raise ValueError(
@@ -452,15 +455,16 @@ def model_to_certify(
 def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
     """Return features, given by a mask or by their indices, ascending."""
     d = problem.shape[1]
-    chosen = features_given("support", support, d)
+    chosen = features_given("support", support, d // problem.n_targets)
     if np.asarray(support).dtype.kind != "b" and len(chosen) < np.size(support):
         raise ValueError("support must hold no index twice")
+    chosen = problem.coefficients_at(chosen)
     if not problem.constraint.unsigned.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
         raise ValueError(f"support must satisfy {problem.constraint}, got {len(chosen)} features")
     return chosen
 
 
-def certificate_after(problem: Problem, w: Vector, intercept: float, result: Result) -> Certificate:
+def certificate_after(problem: Problem, w: Vector, intercept: Intercept, result: Result) -> Certificate:
     """Certify a model by a solve that started from it: its bound, and its model if that is better."""
     found = result.certificate
     certificate = certificate_of(problem, problem.coefficients_of(w), intercept, found.bound)
@@ -475,13 +479,33 @@ def certificate_after(problem: Problem, w: Vector, intercept: float, result: Res
     )
 
 
-def _intercept_for(problem: Problem, w: Vector, intercept: float | None) -> float:
-    if intercept is not None and not (_is_number(intercept) and np.isfinite(intercept)):
+def _dual_point(problem: Problem, name: str, alpha: Any) -> Rows:
+    """Return a dual point that a user gives: N numbers, or a row of them for each target."""
+    n = problem.shape[0] // problem.n_targets
+    if problem.n_targets == 1:
+        return finite_vector(name, alpha, n)
+    if np.ndim(alpha) != 2 or len(alpha) != problem.n_targets:
+        raise ValueError(f"{name} must have shape {(problem.n_targets, n)}, got shape {np.shape(alpha)}")
+    return problem.samples.put(np.stack([finite_vector(name, row, n) for row in np.asarray(alpha)]))
+
+
+def _checked_intercept(problem: Problem, intercept: Any) -> Intercept | None:
+    """Return the intercept that a user gives, a number or one for each target."""
+    if intercept is None:
+        return None
+    if problem.n_targets > 1:
+        return finite_vector("intercept", intercept, problem.n_targets)
+    if not (_is_number(intercept) and np.isfinite(intercept)):
         raise ValueError(f"intercept must be a finite number, got {intercept!r}")
+    return float(intercept)
+
+
+def _intercept_for(problem: Problem, w: Vector, intercept: Intercept | None) -> Intercept:
+    intercept = _checked_intercept(problem, intercept)
     if not problem.fit_intercept:
-        if intercept:
+        if intercept is not None and np.any(intercept):
             raise ValueError(f"intercept must be None or 0 for a problem without an intercept, got {intercept!r}")
         return 0.0
     if intercept is None:
         return problem.samples.best_intercept(problem.loss, problem.samples.margins(w))
-    return problem.centred_intercept(w, float(intercept))
+    return problem.centred_intercept(w, intercept)

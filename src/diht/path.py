@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +14,10 @@ from sklearn.utils import check_array
 from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import as_design
-from diht.estimators import _blas_threads, column_scales
-from diht.losses import Loss, as_loss
-from diht.multinomial import (
-    ALL_LOSSES,
-    Multinomial,
-    MultinomialProblem,
-    check_multinomial,
-    check_several,
-    solve_multinomial_path,
-)
+from diht.estimators import _blas_threads, class_targets, column_scales
+from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.problem import Problem, normalised_weights
-from diht.result import Certificate, Result, rounded_down
+from diht.result import Certificate, Result, rounded_down, used
 from diht.solvers import Solver
 from diht.structure import constrained, indices_of, n_choices, signs_of
 from diht.sweep import solve_path
@@ -51,7 +43,7 @@ class PathPoint:
     k : int
     lam : float
     coef : array of shape (d,), or (n_classes, d)
-        Coefficients of the columns of X, at most k of them nonzero; with the multinomial loss those of all classes.
+        Coefficients of the columns of X, at most k of them nonzero; of several classes, or targets, one row each.
     intercept : float, or array of shape (n_classes,)
     result : Result
         The model with its bound and certificate, in the units of the problem that was solved.
@@ -66,19 +58,18 @@ class PathPoint:
     @property
     def support(self) -> Indices:
         """Indices of the features with nonzero coefficients, ascending."""
-        return np.flatnonzero(self.coef if self.coef.ndim == 1 else self.coef.any(axis=0))
+        return used(self.coef)
 
     @property
     def sizes(self) -> Vector:
-        """The coefficients as the problem that was solved has them; of several classes, their norm for each feature."""
+        """The coefficients as the problem that was solved has them; of several targets, their norm for each feature."""
         w = self.result.w
-        return w if w.ndim == 1 else np.asarray(np.sqrt(np.square(w).sum(axis=1)))
+        return w if w.ndim == 1 else np.asarray(np.sqrt(np.square(w).sum(axis=0)))
 
     @property
     def n_coefficients(self) -> int:
-        """How many numbers the model has; those of several classes sum to zero."""
-        numbers = len(self.support) + bool(np.any(self.intercept))
-        return numbers if self.coef.ndim == 1 else numbers * (len(self.coef) - 1)
+        """How many numbers the model has."""
+        return (len(self.support) + bool(np.any(self.intercept))) * len(np.atleast_2d(self.coef))
 
     @property
     def objective(self) -> float:
@@ -116,7 +107,7 @@ class Path(Sequence[PathPoint]):
     points : tuple of PathPoint
     feature_names : tuple of str
         The names of X's columns, or x0, x1, ...
-    loss : Loss or Multinomial
+    loss : Loss
     n_samples : float
         The number of samples, or the sum of their weights: information criteria count these as repetitions.
     constraint : Constraint
@@ -125,7 +116,7 @@ class Path(Sequence[PathPoint]):
 
     points: tuple[PathPoint, ...]
     feature_names: tuple[str, ...] = field(repr=False)
-    loss: Loss | Multinomial
+    loss: Loss
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
 
@@ -196,7 +187,10 @@ class Path(Sequence[PathPoint]):
             result = point.result
             mean_loss = result.objective - 0.5 * point.lam * float(np.square(result.w, dtype=np.float64).sum())
             mean_loss = max(mean_loss, np.finfo(np.float64).tiny)
-            value = self.loss.deviance(mean_loss, n) + weight * point.n_coefficients
+            numbers, n_targets = point.n_coefficients, len(np.atleast_2d(point.coef))
+            if self.loss.coupled:  # those of a feature sum to zero
+                numbers, n_targets = numbers - numbers // n_targets, 1
+            value = self.loss.deviance(mean_loss / n_targets, n * n_targets) + weight * numbers
             if name == "ebic":
                 j = self.constraint.count(np.setdiff1d(point.support, inside))
                 value += 2.0 * (gammaln(d + 1) - gammaln(j + 1) - gammaln(d - j + 1))
@@ -240,7 +234,7 @@ class Path(Sequence[PathPoint]):
 
         points = self.at(lam)
         used = np.unique(np.concatenate([point.support for point in points]))
-        what = "norm of the classes' coefficients" if isinstance(self.loss, Multinomial) else "coefficient"
+        what = "norm of the coefficients" if points[0].coef.ndim == 2 else "coefficient"
         steps = Steps(
             ks=np.array([point.k for point in points]),
             objective=np.array([point.objective for point in points]),
@@ -282,9 +276,9 @@ def sparse_path(
     ----------
     X : array-like or sparse matrix of shape (n_samples, n_features)
         The samples. A data frame's columns give the features their names.
-    y : array-like of shape (n_samples,)
-        The targets; for a classification loss two classes, of which the second in order counts as positive, and for
-        ``loss="multinomial"`` more than two.
+    y : array-like of shape (n_samples,) or (n_samples, n_targets)
+        The targets, or several that share features; for a classification loss the classes, of which the second of two counts as
+        positive, and more than two share features as in `SparseClassifier`.
     ks : sequence of int, optional
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
@@ -332,14 +326,11 @@ def sparse_path(
     """
     names = feature_names(X)
     X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-    shared = isinstance(loss, str) and loss == Multinomial.name
-    if shared:
-        check_multinomial(solver, keep=keep, groups=groups, sign=sign, offset=offset)
-    named, (n, d) = Multinomial() if shared else as_loss(loss), X.shape
+    n, d = X.shape
+    y, named = as_targets(y, as_loss(loss))
     ks = checked_ks(ks, *choices_among(d, names, keep, groups))
     constraint = constraint_of(ks[-1], d, names, keep, groups, sign)
     grid = checked_lams(lams)
-    y = as_targets(y, named)
     s = normalised_weights(sample_weight, n)
     with _blas_threads(n_jobs), printed(verbose):
         design = as_design(X, n_jobs)
@@ -351,13 +342,8 @@ def sparse_path(
                 print(point)
             return callback is not None and bool(callback(point))
 
-        results: Mapping[tuple[int, float], Result]
-        if isinstance(named, Multinomial):
-            several = MultinomialProblem.of(design, y, constraint, grid[-1], s, fit_intercept, scale=scale)
-            results = solve_multinomial_path(several, ks, grid, tol, time_limit, random_state or 0, tell)
-        else:
-            problem = Problem(design, y, named, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
-            results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
+        problem = Problem(design, y, named, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
+        results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
     points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
     return Path(points, names or default_names(d), named, counted(sample_weight, n), constraint)
 
@@ -365,7 +351,7 @@ def sparse_path(
 def path_point(k: int, lam: float, result: Result, scaled: bool) -> PathPoint:
     """Return a result as a point of a path; `scaled` says that columns were standardised."""
     result = replace(result, certificate=replace(result.certificate, scaled=scaled))
-    return PathPoint(k, lam, result.coef.T, result.intercept, result)
+    return PathPoint(k, lam, result.coef, result.intercept, result)
 
 
 def counted(sample_weight: ArrayLike | None, n: int) -> float:
@@ -429,15 +415,17 @@ def checked_lams(lams: float | Sequence[float]) -> list[float]:
     return [float(lam) for lam in values]
 
 
-def as_targets(y: ArrayLike, loss: Loss | Multinomial) -> NDArray[Any]:
-    """Return targets as a problem wants them: two classes as -1 and +1, those of the multinomial loss by their numbers."""
+def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss]:
+    """Return targets as a problem wants them, and the loss of so many classes, if they are any."""
     array = np.asarray(y)
     if loss.task != "classification":
-        return array
+        return array, loss
     classes, codes = np.unique(array, return_inverse=True)
-    if isinstance(loss, Multinomial):
-        check_several(len(classes))
-        return codes
-    if len(classes) != 2:
-        raise ValueError(f"y must hold two classes for the {loss.name} loss, got {len(classes)}")
-    return np.where(codes == 1, 1.0, -1.0)
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got {len(classes)}")
+    if len(classes) == 2 and loss.coupled:
+        raise ValueError(
+            f"loss={loss.name!r} needs more than two classes here: two are those of loss={loss.of_two_classes()[0].name!r} "
+            "with half of each lam"
+        )
+    return class_targets(len(classes), codes, loss)

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diht.constraint import Constraint, as_constraint
+from diht.constraint import Cardinality, Constraint, as_constraint
 from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram
 from diht.exact import dot, two_sum
 from diht.losses import Loss, Squared, as_loss
-from diht.samples import MemorySamples, Samples, added
+from diht.samples import MemorySamples, Rows, Samples, TargetSamples, added
+from diht.structure import over_targets
 
 __all__ = ["Problem", "finite_vector", "normalised_weights"]
 
@@ -37,8 +38,10 @@ class Problem:
     ----------
     X : array, scipy sparse array or matrix, or Design, of shape (N, d)
         The samples. Never copied where that can be avoided.
-    y : array of shape (N,)
-        The targets: real numbers for regression losses, -1 and +1 for classification losses.
+    y : array of shape (N,) or (N, C)
+        The targets: real numbers for regression losses, -1 and +1 for classification losses. Several for each sample share the
+        features: a feature counts once, however many of the C models use it, and losses and ridges add up. For the multinomial
+        loss, the classes by their numbers from 0, or a column for each with a single 1 a sample.
     loss : Loss or str
         One of `diht.losses`, by name or as an object, or one of your own.
     k : int or Constraint
@@ -53,7 +56,7 @@ class Problem:
         The columns of X are divided by it (implicitly); the coefficients then belong to the scaled columns.
     n_threads : int, optional
         Threads of the compiled kernels; None takes what the machine allows.
-    offset : array of shape (N,), optional
+    offset : array of the shape of y, optional
         Known parts of the predictions: the loss of a sample is l(x_i.w + b + offset_i, y_i). For losses that turn
         it into other targets (and weights), l(u + offset, y) = f l(u, z), as squared, Huber and Poisson do; see `Loss.with_offset`.
 
@@ -72,8 +75,8 @@ class Problem:
     fit_intercept: bool
     center: Vector | None = field(repr=False)
     scale: Vector | None = field(repr=False)
-    level: float = field(repr=False)
-    tail: Vector | None = field(repr=False)
+    level: Any = field(repr=False)
+    tail: Rows | None = field(repr=False)
     _memo: dict[str, Any] = field(repr=False)  # shared by all problems of the same data
 
     def __init__(
@@ -96,29 +99,41 @@ class Problem:
         n, d = design.shape
         if n == 0 or d == 0:
             raise ValueError(f"X must have at least one row and one column, got shape {design.shape}")
-        constraint.check(d)
-        y = finite_vector("y", y, n)
+        y, n_targets = _targets(y, n, loss)
+        constraint = over_targets(constraint, n_targets, d, loss.coupled)
+        constraint.check(n_targets * d)
         loss.check_targets(y)
         s = normalised_weights(sample_weight, n)
         tail = None
         if offset is not None:
-            known = finite_vector("offset", offset, n)
+            known = _targets(offset, n, None)[0] if n_targets > 1 else finite_vector("offset", offset, n)
+            if known.shape != y.shape or loss.coupled or (n_targets > 1 and not loss.of_differences):
+                raise ValueError(
+                    f"offset must have the shape of y, and a loss of differences where there are several targets, "
+                    f"got shape {np.shape(offset)} for the {loss.name} loss"
+                )
             _check_size("offset", known)
             tail = two_sum(y, -known)[1] if loss.of_differences else None
             y, factor = _with_offset(loss, y, known)
-            s = s * factor
+            s = s * (factor if n_targets == 1 else 1.0)
         _check_size("y", y)
         if loss.task == "classification":
-            _check_two_classes(y, s)
+            _check_classes(y, s, loss.coupled)
         q = None if scale is None else finite_vector("scale", scale, d)
         if q is not None and not np.all(q > 0):
             raise ValueError(f"scale must be positive, got {q[~(q > 0)][0]}")
-        y, level = _levelled(y, s) if fit_intercept and loss.of_differences else (y, 0.0)
+        level: Any = 0.0
+        if fit_intercept and loss.of_differences:
+            y, level = _levelled(y, s) if n_targets == 1 else _all_levelled(y, s)
         center, zeros = _center(design, s if offset is None else s / s.sum()) if fit_intercept else (None, None)
         if center is not None or q is not None:
             design = affine(design, center, q, zeros)
+        samples: Samples = MemorySamples(design, y if n_targets == 1 else y[0], s)
+        if n_targets > 1:
+            samples = TargetSamples(samples, y, n_targets, loss.coupled)
+            center, q = (None if values is None else np.tile(values, n_targets) for values in (center, q))
         values: dict[str, Any] = {
-            "samples": MemorySamples(design, y, s),
+            "samples": samples,
             "loss": loss,
             "constraint": constraint,
             "lam": lam,
@@ -141,12 +156,12 @@ class Problem:
         return found
 
     @property
-    def null_intercept(self) -> float:
+    def null_intercept(self) -> Any:
         """The best intercept of the model without features; searched for once."""
         if "null" not in self._memo:
             samples = self.samples
             self._memo["null"] = samples.best_intercept(self.loss, samples.full(0.0)) if self.fit_intercept else 0.0
-        return float(self._memo["null"])
+        return self._memo["null"]
 
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
@@ -155,6 +170,14 @@ class Problem:
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "constraint", self.constraint if constraint is None else constraint)
         object.__setattr__(other, "lam", self.lam if lam is None else lam)
+        return other
+
+    def alone(self, target: int) -> Problem:
+        """The problem of one target by itself, whatever features it may have."""
+        n_features = self.samples.targets[target].design.shape[1]
+        other = self.replaced(constraint=Cardinality(n_features))
+        object.__setattr__(other, "samples", self.samples.targets[target])
+        object.__setattr__(other, "_memo", {})
         return other
 
     def restricted(self, features: NDArray[np.int64]) -> Problem:
@@ -168,7 +191,34 @@ class Problem:
         return other
 
     @property
-    def design(self) -> Design:
+    def n_targets(self) -> int:
+        """How many targets a sample has."""
+        return self.samples.n_targets
+
+    def shaped(self, w: NDArray[Any]) -> NDArray[Any]:
+        """Coefficients as users see them: those of several targets one row each."""
+        return w if self.n_targets == 1 else w.reshape(self.n_targets, -1)
+
+    def flat(self, name: str, w: ArrayLike) -> Vector:
+        """Coefficients as solvers see them, one target after the other; ValueError where they are not so many numbers."""
+        if self.n_targets == 1:
+            return finite_vector(name, w, self.shape[1])
+        rows, shape = np.asarray(w), (self.n_targets, self.shape[1] // self.n_targets)
+        if rows.shape not in (shape, (self.shape[1],)):
+            raise ValueError(f"{name} must have shape {shape}, a row for each target, got shape {rows.shape}")
+        return finite_vector(name, rows.ravel(), self.shape[1])
+
+    def n_used(self, support: NDArray[np.int64]) -> int:
+        """Return how many features some coefficients belong to."""
+        return len(np.unique(self.samples.column_of(support)))
+
+    def coefficients_at(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return all coefficients of some features, ascending."""
+        starts = np.arange(self.n_targets)[:, None] * (self.shape[1] // self.n_targets)
+        return np.asarray((starts + features).ravel())
+
+    @property
+    def design(self) -> Any:
         """X as the solvers see it.
 
         With an intercept it is centred by the weighted column means, which changes nothing but the meaning of b (see `intercept_of`
@@ -188,8 +238,8 @@ class Problem:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The numbers of samples and of features."""
-        return self.design.shape
+        """The numbers of samples and of features; several targets count as samples, and coefficients, of their own."""
+        return self.samples.design.shape
 
     @cached_property
     def trivial_bound(self) -> float:
@@ -238,26 +288,28 @@ class Problem:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the data."""
-        return self.design.stored.dtype
+        return self.samples.design.data_dtype
 
     def coefficients_of(self, w: NDArray[Any]) -> NDArray[Any]:
         """Coefficients of the columns of X, from those of the scaled columns."""
-        return w if self.scale is None else np.asarray((w.T / self.scale).T)
+        return w if self.scale is None else np.asarray(w / self.scale)
 
     def scaled_coefficients(self, coef: NDArray[Any]) -> NDArray[Any]:
         """Coefficients of the scaled columns, from those of the columns of X."""
         coef = np.asarray(coef, dtype=np.float64)
-        return coef if self.scale is None else np.asarray((coef.T * self.scale).T)
+        return coef if self.scale is None else np.asarray(coef * self.scale)
 
-    def intercept_of(self, w: Vector, b: float, support: NDArray[np.int64] | None = None) -> float:
+    def intercept_of(self, w: Vector, b: Any, support: NDArray[np.int64] | None = None) -> Any:
         """Intercept in the user's coordinates, from `b` of the centred design; `w` may be the coefficients of a support alone."""
-        return b if self.center is None else -self._at_center(w, -b, support)
+        if self.center is None:
+            return b if self.n_targets == 1 else b + np.zeros(self.n_targets)
+        return -self._at_center(w, -b, support)
 
-    def centred_intercept(self, w: Vector, intercept: float) -> float:
+    def centred_intercept(self, w: Vector, intercept: Any) -> Any:
         """Turn an intercept in the user's coordinates into `b` of the centred design."""
         return intercept if self.center is None else self._at_center(w, intercept)
 
-    def _at_center(self, w: Vector, start: float, support: NDArray[np.int64] | None = None) -> float:
+    def _at_center(self, w: Vector, start: Any, support: NDArray[np.int64] | None = None) -> Any:
         """Return start + center.coefficients - level, rounded once: terms as large as the means may cancel."""
         assert self.center is not None
         if support is None:
@@ -265,7 +317,15 @@ class Problem:
             w = w[support]
         with np.errstate(over="ignore"):
             coef = w if self.scale is None else w / self.scale[support]
-        return dot(np.append(self.center[support], -1.0), np.append(coef, self.level), start)
+        if self.n_targets == 1:
+            return dot(np.append(self.center[support], -1.0), np.append(coef, self.level), start)
+        levels, starts = (np.broadcast_to(value, (self.n_targets,)) for value in (self.level, start))
+        target, sums = self.samples.target_of(support), []
+        for c in range(self.n_targets):
+            own = target == c
+            means, terms = np.append(self.center[support[own]], -1.0), np.append(coef[own], levels[c])
+            sums.append(dot(means, terms, float(starts[c])))
+        return np.array(sums)
 
     def __repr__(self) -> str:
         n, d = self.shape
@@ -283,6 +343,25 @@ def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
     mean = mean.copy()
     mean[suspects[constant]] = values[constant]
     return mean, suspects[constant]
+
+
+def _targets(y: ArrayLike, n: int, loss: Loss | None) -> tuple[Vector, int]:
+    """Return the targets, those of several one row each, and how many there are."""
+    values = np.asarray(y)
+    if loss is not None and loss.coupled and values.ndim == 1:
+        codes = finite_vector("y", values, n)
+        if np.any(codes != np.floor(codes)) or codes.min() < 0 or codes.max() < 1:
+            raise ValueError(f"y must hold the numbers of two classes or more, from 0, for the {loss.name} loss")
+        values = np.eye(int(codes.max()) + 1)[codes.astype(np.int64)]
+    if values.ndim != 2 or values.shape[1] < 2:
+        return finite_vector("y", values, n), 1
+    return np.stack([finite_vector("y", column, n) for column in values.T]), values.shape[1]
+
+
+def _all_levelled(y: Vector, s: Vector) -> tuple[Vector, Vector]:
+    """Do so for each of several targets."""
+    rows, levels = zip(*(_levelled(row, s) for row in y), strict=True)
+    return np.stack(rows), np.array(levels)
 
 
 def _levelled(y: Vector, s: Vector) -> tuple[Vector, float]:
@@ -352,6 +431,7 @@ def _with_offset(loss: Loss, y: Vector, offset: Vector) -> tuple[Vector, Vector]
 
 
 def _check_size(name: str, values: Vector) -> None:
+    values = values.ravel()
     worst = int(np.argmax(np.abs(values)))
     if abs(values[worst]) > LARGEST:
         raise ValueError(
@@ -359,7 +439,10 @@ def _check_size(name: str, values: Vector) -> None:
         )
 
 
-def _check_two_classes(y: Vector, s: Vector) -> None:
-    present = np.unique(y[s > 0])
-    if len(present) < 2:
-        raise ValueError(f"y must hold both classes, -1 and +1, with positive weight, got only {present[0]:+g}")
+def _check_classes(y: Vector, s: Vector, coupled: bool) -> None:
+    """Raise unless every target has both classes with some weight."""
+    for row in np.atleast_2d(y):
+        present = np.unique(row[s > 0])
+        if len(present) < 2:
+            what = "every class, and others," if coupled else "both classes, -1 and +1,"
+            raise ValueError(f"y must hold {what} with positive weight, got only {present[0]:+g}")

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from diht.duality import Bound, Screening
 
-__all__ = ["Certificate", "Iterate", "Model", "Result", "Status", "Trace", "differing", "rounded_down", "rounded_up"]
+__all__ = [
+    "Certificate",
+    "Iterate",
+    "Model",
+    "Result",
+    "Status",
+    "Trace",
+    "differing",
+    "rounded_down",
+    "rounded_up",
+    "used",
+]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -116,7 +127,12 @@ class Model:
     @property
     def support(self) -> Indices:
         """Indices of the nonzero coefficients, ascending; of several classes, of the features that any of them uses."""
-        return np.flatnonzero(self.w if self.w.ndim == 1 else self.w.any(axis=1))
+        return used(self.w)
+
+
+def used(w: NDArray[Any]) -> Indices:
+    """Return the features, ascending, with a coefficient other than zero; of several targets, for any of them."""
+    return np.flatnonzero(w if w.ndim == 1 else w.any(axis=0))
 
 
 _NOTHING = Screening(np.empty(0), np.empty(0))
@@ -301,8 +317,8 @@ class Result:
 
     @property
     def support(self) -> Indices:
-        """Indices of the nonzero coefficients, ascending."""
-        return np.flatnonzero(self.w)
+        """Indices of the nonzero coefficients, ascending; of several targets, of the features that any of them uses."""
+        return used(self.w)
 
     @property
     def lower_bound(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from diht.loop import SOLVERS
-from diht.losses import LOSSES, as_loss
+from diht.losses import ALL_LOSSES, Loss
 from diht.report.model import SavedModel, read_model, write_model
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 _TYPES = """
     estimators.SparseRegressor estimators.SparseClassifier cross_validation.SparseRegressorCV cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
-    multinomial.Multinomial multinomial.MultinomialResult multinomial.MultinomialBound
     duality.Bound duality.Screening shift.ShiftedBound sweep.WiderBound solvers.branch.TreeBound solvers.branch.Leaf
     empty_columns.PaddedBound
     path.Path path.PathPoint constraint.Cardinality constraint.Node structure.Structured
@@ -39,7 +39,7 @@ _TYPES = """
 SKOPS_TRUSTED: list[str] = sorted(
     [f"diht.{name}" for name in _TYPES.split()]
     + ["scipy.sparse._csr.csr_array"]
-    + [f"{kind.__module__}.{kind.__qualname__}" for kind in (*LOSSES.values(), *SOLVERS.values())]
+    + [f"{kind.__module__}.{kind.__qualname__}" for kind in (*ALL_LOSSES.values(), *SOLVERS.values())]
 )
 """What ``skops.io.load(path, trusted=SKOPS_TRUSTED)`` needs: the classes that a fitted estimator may hold.
 
@@ -59,6 +59,7 @@ class ShippingMixin:
     classes_: Any
     dual_coef_: Any
     saved_: SavedModel
+    _fitted_loss: Callable[[], Loss]
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file, which `diht.load_model` reads back without running code.
@@ -125,17 +126,21 @@ class ShippingMixin:
         C = 1 / strength if strength else np.inf
         coef, intercept = self._rows().copy(), np.atleast_1d(self.intercept_).copy()
         common = {"fit_intercept": self.fit_intercept}
-        if isinstance(self.loss, str) and self.loss == "multinomial":
+        loss = self._fitted_loss()
+        if loss.coupled:
             softmax = LogisticRegression(C=C, **common)
             return self._as_fitted(softmax, coef_=coef, intercept_=intercept, classes_=self.classes_.copy())
-        loss = as_loss(self.loss)
         if loss.task == "regression":
             if loss.link == "log":
                 poisson = PoissonRegressor(alpha=self._lam, **common)
                 poisson._base_loss = poisson._get_loss()  # what its predictions ask for the inverse of the link
+                if len(coef) > 1:
+                    raise ValueError("no estimator of scikit-learn has several targets with predictions exp(x.w + b)")
                 return self._as_fitted(poisson, coef_=coef[0], intercept_=intercept[0])
-            ridge = Ridge(alpha=strength / 2, **common)
-            return self._as_fitted(ridge, coef_=coef[0], intercept_=intercept[0])
+            ridge, single = Ridge(alpha=strength / 2, **common), len(coef) == 1
+            return self._as_fitted(
+                ridge, coef_=coef[0] if single else coef, intercept_=intercept[0] if single else intercept
+            )
         classes = self.classes_
         if loss.link != "logit":
             machine = LinearSVC(C=C, **common)
@@ -191,7 +196,7 @@ class ShippingMixin:
         check_is_fitted(self)
         if sp.issparse(self.coef_):
             rows = self._rows()
-            self.coef_ = rows[0] if self._task == "regression" else rows
+            self.coef_ = rows[0] if self._task == "regression" and len(rows) == 1 else rows
         return self
 
     def _rows(self) -> Array:
@@ -255,6 +260,8 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
         standardize=saved.standardize,
         **structure,
     )
+    if saved.classes is not None and len(saved.classes) > 2 and not saved.shared:
+        estimator.multiclass = "ovr"
     estimator.n_features_in_, estimator.saved_ = saved.n_features, saved
     if saved.feature_names is not None:
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
@@ -262,7 +269,7 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
         estimator.classes_ = np.array(saved.classes)
     intercepts = np.array([equation.intercept for equation in saved.equations], dtype=saved.dtype)
     estimator.coef_, estimator.support_ = _sparse_rows(saved), saved.support
-    estimator.intercept_ = intercepts[0] if saved.classes is None else intercepts
+    estimator.intercept_ = intercepts[0] if saved.classes is None and len(intercepts) == 1 else intercepts
     for name in ("objective", "lower_bound", "gap"):
         figures = [getattr(equation.figures, name) for equation in saved.certified]
         setattr(estimator, f"{name}_", np.array(figures) if len(figures) > 1 else figures[0])

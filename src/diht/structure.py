@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraint import Cardinality, Constraint, Node
 
-__all__ = ["Structured", "constrained", "features_given", "indices_of", "n_choices", "signs_of"]
+__all__ = ["Structured", "constrained", "features_given", "indices_of", "n_choices", "over_targets", "signs_of"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -81,6 +81,10 @@ class Structured(Constraint):
         """The constraint without its signs."""
         return self if self.sign is None else replace(self, sign=None)
 
+    def counted(self, n_features: int) -> int | None:
+        """How many of the first so many features a model may have, where each of them is a unit; None where some are not."""
+        return self.base.counted(n_features) if self.n_units == n_features and self.sign is None else None
+
     def unit_of(self, n_features: int) -> Indices:
         """The unit of each feature."""
         return self.unit
@@ -95,7 +99,8 @@ class Structured(Constraint):
 
     def pooled(self, v: Vector) -> Vector:
         """The mean of the features of each unit."""
-        return np.asarray((np.bincount(self.unit, v) / np.bincount(self.unit))[self.unit])
+        unit = self.unit[: len(v)]  # of several targets, those of the first one
+        return np.asarray((np.bincount(unit, v) / np.bincount(unit))[unit])
 
     def select(self, v: Vector) -> Indices:
         """The features of the units with the largest norms."""
@@ -198,7 +203,7 @@ def constrained(
         Features that are always in the model, and not counted; with `groups` their whole groups.
     groups : array of shape (n_features,), optional
         A label for each feature: those of one label enter and leave together.
-    sign : int or array of shape (n_features,), optional
+    sign : int or array of shape (n_features,) or (n_targets, n_features), optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both.
 
     Returns
@@ -215,7 +220,25 @@ def constrained(
         raise ValueError(f"k must be from 1 to the number of {what}{beside}, got k={k} with {choices} {what}")
     base = Node(int(k) + len(kept), kept, np.empty(0, dtype=np.int64)) if len(kept) else Cardinality(k)
     signs = _signs(sign, n_features)
-    return base if groups is None and signs is None else Structured(base, _units(groups, n_features), signs)
+    if groups is None and signs is None:
+        return base
+    n_targets = 1 if signs is None else len(signs) // n_features
+    return Structured(base, np.tile(_units(groups, n_features), n_targets), signs)
+
+
+def over_targets(constraint: Constraint, n_targets: int, n_features: int, coupled: bool = False) -> Constraint:
+    """The constraint on the coefficients of several targets, one target after the other: a feature's enter and leave together."""
+    if n_targets == 1 or (isinstance(constraint, Structured) and len(constraint.unit) == n_targets * n_features):
+        return constraint
+    constraint.check(n_features)
+    if not isinstance(constraint, Structured):
+        return Structured(constraint, np.tile(np.arange(n_features), n_targets))
+    if constraint.sign is not None and coupled:
+        raise ValueError(
+            f"sign must have a row for each of the {n_targets} classes: coefficients of a feature sum to zero"
+        )
+    signs = None if constraint.sign is None else np.tile(constraint.sign, n_targets)
+    return Structured(constraint.base, np.tile(constraint.unit, n_targets), signs)
 
 
 def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:
@@ -286,15 +309,17 @@ def features_given(name: str, features: ArrayLike | None, n_features: int) -> In
 
 
 def _signs(sign: ArrayLike | int | None, n_features: int) -> Signs | None:
+    """Return the signs of all coefficients, those of several targets one after the other; None where there are none."""
     if sign is None:
         return None
     signs = np.asarray(sign)
     if signs.ndim == 0:
         signs = np.full(n_features, signs)
-    if signs.shape != (n_features,):
+    if signs.ndim > 2 or signs.shape[-1] != n_features:
         raise ValueError(
             f"sign must be one number, or one for each of the {n_features} features, got shape {signs.shape}"
         )
+    signs = signs.ravel()
     if signs.dtype.kind not in "iuf" or not np.all(np.isin(signs, (-1, 0, 1))):
         raise ValueError(
             f"sign must hold -1, 0 and 1 only, got {sign!r}" if signs.size < 20 else "sign must hold -1, 0 and 1 only"

@@ -30,7 +30,7 @@ from diht.fit import Fit
 from diht.loop import Limits, as_solver, drive, solve
 from diht.problem import Problem
 from diht.result import Result, Status
-from diht.samples import Samples
+from diht.samples import Intercept, Samples
 from diht.selection import top_k
 from diht.shift import ShiftedBound, problem_gram
 from diht.solvers import Auto, Relaxed, Solver, Start
@@ -46,7 +46,10 @@ __all__ = ["WiderBound", "solve_path"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_ENOUGH = 0.3  # a relaxation is solved to this fraction of the gap that it leaves
+_ENOUGH, _ENOUGH_OF_MUCH = (
+    3e-4,
+    0.3,
+)  # a relaxation is solved to this fraction of the gap that it leaves, and of a large X
 _MOST_LOOKS = 10  # at a relaxation
 _FEATURES, _AT_LEAST = 2, 50  # of a working set, as a multiple of those that a model may have, and in any case
 _FREE_SWAPS = 1e5  # entries of X up to which the swaps of a point may read it without limit
@@ -159,7 +162,10 @@ class _Nearby(Auto):
 
     def _relax_on(self, problem: Problem, state: AutoState) -> None:
         """Solve the relaxation as far as that is useful, and keep what its solution rounds to; a shift proves more."""
-        enough = max(_DRIFT * self.shared.gap, _NEAR * self.tol) if problem.design.nbytes > _DEAR else 0.0
+        dear = problem.design.nbytes > _DEAR
+        enough, accuracy = (
+            (max(_DRIFT * self.shared.gap, _NEAR * self.tol), _ENOUGH_OF_MUCH) if dear else (0.0, _ENOUGH)
+        )
         if isinstance(state.bound, ShiftedBound) or state.gap <= enough * abs(state.objective):
             return
         relaxed = Relaxed(random_state=self.random_state)
@@ -168,7 +174,7 @@ class _Nearby(Auto):
             relaxed.advance(problem, inner)
             state.prove(inner.bound)
             own = inner.engine.value - inner.bound.value
-            if inner.settled or own <= _ENOUGH * state.gap or state.stop():
+            if inner.settled or own <= accuracy * state.gap or state.stop():
                 break
         self.shared.relaxed = inner
         self._try(problem, state, relaxed.relaxed_model(problem, inner), inner.engine.b)
@@ -210,7 +216,7 @@ class _Nearby(Auto):
             known = self.shared.gram = problem_gram(problem, features)
         return known.among(features)
 
-    def _try(self, problem: Problem, state: AutoState, v: Vector, b: float) -> None:
+    def _try(self, problem: Problem, state: AutoState, v: Vector, b: Intercept) -> None:
         """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
         support = problem.constraint.select(v)
         best = state.pool.best
@@ -376,7 +382,7 @@ class _Sweep:
     def put(self, key: tuple[int, float], model: Result, bound: Bound) -> None:
         """Give a point a model and a bound."""
         problem, result = self.at(*key), self.results[key]
-        certificate = certificate_of(problem, model.coef, model.intercept, bound)
+        certificate = certificate_of(problem, model.coef.ravel(), model.intercept, bound)
         closed = certificate.closes(self.tol) and result.status is not Status.STOPPED
         self.results[key] = replace(
             result,
@@ -409,7 +415,8 @@ class _Sweep:
     def model(self, k: int, lam: float) -> Fit:
         """The model of a point, in the coordinates of the solvers."""
         result = self.results[k, lam]
-        w, support = result.w.astype(np.float64), result.support
+        w = self.problem.flat("w", result.w)
+        support = np.flatnonzero(w)
         b = self.problem.centred_intercept(w, result.intercept)
         return Fit(len(w), support, w[support], b, result.objective)
 
@@ -453,7 +460,7 @@ def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vect
     return roots
 
 
-def _hessian(problem: Problem, part: Samples, x: Vector, b: float) -> Vector:
+def _hessian(problem: Problem, part: Samples, x: Vector, b: Intercept) -> Vector:
     """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
     H = part.hessian(part.curvatures(problem.loss, part.margins(x, b)), problem.fit_intercept)
     H[np.diag_indices(len(H))] += problem.lam

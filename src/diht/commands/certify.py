@@ -21,7 +21,6 @@ from diht.design import as_design
 from diht.estimators import column_scales
 from diht.loop import certificate_after, model_to_certify, solve
 from diht.losses import Loss, as_loss
-from diht.multinomial import Multinomial
 from diht.problem import Problem, normalised_weights
 from diht.report.given import GivenModel, is_given_model, read_given_model
 from diht.report.live import LiveLine
@@ -63,10 +62,8 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     """Read a model of ours and its data; the model's features in the order of the table, options in place of its own."""
     model = read_model(arguments.model)
     own = model.loss
-    if isinstance(own, Multinomial):
-        raise ValueError(
-            f"{arguments.model}: certify knows no model of the multinomial loss yet; fit carries a certificate"
-        )
+    if model.shared:
+        raise ValueError(f"{arguments.model}: certify knows no model of several classes yet; fit carries a certificate")
     table = read_for(
         model,
         arguments.file,
@@ -226,7 +223,6 @@ def _bounds(
     scale = column_scales(design, s, constraint) if model.standardize else None
     limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
     equations, findings = [], []
-    assert isinstance(model.loss, Loss)
     for equation, y in zip(model.equations, targets, strict=True):
         problem = Problem(design, y, model.loss, constraint, model.lam, s, model.fit_intercept, scale=scale)
         w, intercept = _model(problem, equation, scale)

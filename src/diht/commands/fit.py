@@ -20,7 +20,6 @@ from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
-from diht.multinomial import Multinomial
 from diht.report.live import LiveLine
 from diht.report.model import Equation, SavedModel, as_labels, to_json
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
@@ -41,7 +40,6 @@ def fit(arguments: argparse.Namespace) -> None:
         raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
     table = _table(arguments)
     loss, why = choose_loss(table, arguments.loss)
-    _check_method(arguments, table, loss)
     estimator = _estimator(arguments, table, loss)
     with Interrupt() as interrupt:
         gone = _print(f"{_opening(table, estimator, loss, why)}\n")
@@ -122,17 +120,7 @@ def _check_folder(path: str) -> None:
         raise ValueError(f"argument --out: {path} cannot be written: no permission for {there}")
 
 
-def _check_method(arguments: argparse.Namespace, table: Table, loss: Loss | Multinomial) -> None:
-    """Raise where a method is asked for that the loss does not have; of two classes the multinomial one has all."""
-    several = isinstance(loss, Multinomial) and len(np.unique(np.asarray(table.y))) > 2
-    if several and (arguments.exact or arguments.solver != "auto"):
-        given = "--exact" if arguments.exact else "--solver"
-        raise ValueError(
-            f"argument {given}: the multinomial loss of more than two classes has one method, leave it out"
-        )
-
-
-def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss | Multinomial) -> Any:
+def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
     d = table.X.shape[1]
     if arguments.k > d:
         warn(f"--k {arguments.k} is more than the {d} features of the data: all of them may be used")
@@ -140,7 +128,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss | Multino
     return kind(
         k=min(arguments.k, d),
         lam=arguments.lam,
-        loss=loss.name if isinstance(loss, Multinomial) else loss,
+        loss=loss,
         solver=arguments.solver,
         exact=arguments.exact,
         fit_intercept=not arguments.no_intercept,
@@ -153,7 +141,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss | Multino
     )
 
 
-def _opening(table: Table, estimator: Any, loss: Loss | Multinomial, why: str) -> str:
+def _opening(table: Table, estimator: Any, loss: Loss, why: str) -> str:
     """Say what the data is and which problem will be solved."""
     n, d = table.X.shape
     target = "" if table.target_name is None else f', target "{printable(table.target_name, 40)}"'
@@ -163,9 +151,7 @@ def _opening(table: Table, estimator: Any, loss: Loss | Multinomial, why: str) -
         shown = [f"{printable(str(a), 30)} ({b:,})" for a, b in zip(as_labels(labels), counts, strict=True)]
         lines.append(f"Classes  {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}")
     columns = ", standardised columns" if estimator.standardize else ""
-    shared = isinstance(loss, Multinomial)
-    each = " a class" if loss.task == "classification" and len(labels) > 2 and not shared else ""
-    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}{each}"
+    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}"
     lines.append(f"Model    {spoken(loss)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
     return "\n".join(lines)
 
@@ -174,7 +160,7 @@ def _effects(model: SavedModel, results: Sequence[Result]) -> list[NDArray[np.fl
     """Return the coefficients of the standardised columns: the effects of one standard deviation."""
     if not model.standardize:
         return [None] * len(model.equations)
-    rows = [w for result in results for w in np.atleast_2d(result.w.T)]
+    rows = [w for result in results for w in np.atleast_2d(result.w)]
     return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.datasets import Table, atomic_write, read_table
-from diht.multinomial import losses_with_probabilities
+from diht.losses import losses_with_probabilities
 from diht.report.model import SavedModel, read_model
 
 __all__ = ["columns_of", "predict", "read_for"]

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.datasets import Table
-from diht.losses import LOSSES, Loss, as_loss
-from diht.multinomial import Multinomial
+from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.report.model import as_labels
 
 __all__ = ["choose_loss"]
@@ -18,17 +17,16 @@ _FEW_CLASSES = 10  # whole numbers with at most so many different values are tak
 _MANY_CLASSES, _SMALL_CLASS = 20, 5  # more classes than that, with fewer samples each, are taken for measurements
 
 
-def choose_loss(table: Table, name: str | None) -> tuple[Loss | Multinomial, str]:
+def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
     """Return the loss that was asked for, or one that suits the target and why; raise where it does not suit."""
     y = np.asarray(table.y)
     target = "target" if table.target_name is None else f"target {table.target_name!r}"
     distinct = np.unique(y)
     texts = y.dtype.kind not in "biuf"
-    loss: Loss | Multinomial
     if name is None:
         loss, why = _default_loss(distinct, texts)
     else:
-        loss, why = Multinomial() if name == Multinomial.name else as_loss(name), ""
+        loss, why = as_loss(name), ""
     if loss.task == "regression" and texts:
         raise ValueError(
             f"argument --loss: {loss.name} needs numbers, but the {target} holds texts such as {str(distinct[0])!r}; "
@@ -46,7 +44,7 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss | Multinomial, str
 
 
 def _names(task: str) -> str:
-    return ", ".join(name for name, kind in LOSSES.items() if kind.task == task)
+    return ", ".join(name for name, kind in ALL_LOSSES.items() if kind.task == task)
 
 
 def _default_loss(distinct: NDArray[Any], texts: bool) -> tuple[Loss, str]:

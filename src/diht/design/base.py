@@ -65,10 +65,8 @@ NO_INDEX: Index = frozen(np.empty(0, dtype=np.int64), np.int64)
 NO_VECTOR: Vector = np.empty(0)
 
 
-class Design(ABC):
-    r"""The matrix :math:`X` of N samples (rows) and d features (columns), through its products.
-
-    All vectors are float64, whatever the type of the data; sums are accumulated in float64.
+class Features(ABC):
+    r"""What is known of the columns of a matrix, and how often it was read: nothing here is as long as its rows.
 
     Attributes
     ----------
@@ -91,16 +89,82 @@ class Design(ABC):
 
     @property
     @abstractmethod
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data, before they are centred and scaled."""
+
+    @property
+    @abstractmethod
     def passes(self) -> float:
         """Reads of the whole of X so far; a read of some rows or columns counts as its fraction of the stored entries."""
 
     @abstractmethod
-    def count_reads_of(self, part: Design) -> None:
-        """Count what has been read of a compact copy (see :meth:`columns`) as its fraction of X."""
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy, of some columns, as its fraction of X."""
 
     @abstractmethod
     def count(self, passes: float) -> None:
         """Count reads that something else than a product has made."""
+
+    def occupied(self) -> Index:
+        """Return the columns, ascending, that may hold anything but zeros."""
+        return np.arange(self.shape[1])
+
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return len(support) / max(1, self.shape[1])
+
+    def gram_cost(self) -> float:
+        """Return the number of multiplications of a Hessian that is formed from the stored entries."""
+        return self.dense_gram_cost()
+
+    def dense_gram_cost(self, n_columns: int | None = None) -> float:
+        """Return the number of multiplications of a Hessian, of so many columns, as a product of dense matrices."""
+        return self.entries(n_columns) * (self.shape[1] if n_columns is None else n_columns)
+
+    def entries(self, n_columns: int | None = None) -> float:
+        """Return the number of entries of a dense copy of so many columns, all by default."""
+        return float(self.shape[0]) * (self.shape[1] if n_columns is None else n_columns)
+
+    @property
+    def has_short_rows(self) -> bool:
+        """Whether a Hessian is formed from the stored entries, row by row, for less than as a product of dense matrices."""
+        return self.gram_cost() <= 0.5 * self.dense_gram_cost()
+
+    @property
+    def long_products(self) -> bool:
+        """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
+        return False
+
+    @abstractmethod
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+
+    def read_norms(self) -> Vector:
+        """Norms of the columns as products read them: where the design is centred, those of a column and of its centre."""
+        return self.column_norms()
+
+    @abstractmethod
+    def rmatvec_error(self, norm_c: float) -> Vector:
+        """Bound the rounding error of each entry of ``rmatvec(c)`` for any ``c`` of Euclidean norm at most ``norm_c``.
+
+        The bound is rigorous, and holds as well for the ``g`` of a fresh :meth:`block_step` with ``c = s * alpha`` as rounded. The
+        entries of X, of ``c`` and of a view's center and scale are taken as exact.
+        """
+
+    @abstractmethod
+    def matvec_error(self, w: Vector) -> float:
+        """Bound the rounding error of every entry of ``matvec(w)``."""
+
+    @abstractmethod
+    def constants(self, features: Index) -> Vector:
+        """Return the value of each of some columns that is constant, NaN for the others."""
+
+
+class Design(Features):
+    r"""The matrix :math:`X` of N samples (rows) and d features (columns), through its products.
+
+    All vectors are float64, whatever the type of the data; sums are accumulated in float64.
+    """
 
     @abstractmethod
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:
@@ -168,14 +232,6 @@ class Design(ABC):
     def columns(self, support: Index) -> Design:
         """Return a compact copy restricted to some features."""
 
-    def occupied(self) -> Index:
-        """Return the columns, ascending, that may hold anything but zeros."""
-        return np.arange(self.shape[1])
-
-    def fraction(self, support: Index) -> float:
-        """Fraction of the stored entries that some features hold."""
-        return len(support) / max(1, self.shape[1])
-
     @abstractmethod
     def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
         """Return the rows as a dense float64 array; without `copy` perhaps the stored one, which cannot be written to."""
@@ -183,21 +239,6 @@ class Design(ABC):
     @abstractmethod
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``; for few features."""
-
-    def gram_cost(self) -> float:
-        """Return the number of multiplications of :meth:`weighted_gram`."""
-        return float(self.shape[0]) * self.shape[1] ** 2
-
-    @property
-    def has_short_rows(self) -> bool:
-        """Whether a Hessian is formed from the stored entries, row by row, for less than as a product of dense matrices."""
-        n, d = self.shape
-        return self.gram_cost() <= 0.5 * float(n) * d * d
-
-    @property
-    def long_products(self) -> bool:
-        """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
-        return False
 
     def parts(self) -> list[Design]:
         """Return the blocks of rows that the matrix consists of, in their order."""
@@ -243,14 +284,6 @@ class Design(ABC):
     def row_norms_sq(self) -> Vector:
         """Squared Euclidean norms of the rows."""
 
-    @abstractmethod
-    def column_norms(self) -> Vector:
-        """Euclidean norms of the columns."""
-
-    def read_norms(self) -> Vector:
-        """Norms of the columns as products read them: where the design is centred, those of a column and of its centre."""
-        return self.column_norms()
-
     def rows(self, chosen: Index) -> Vector:
         """Return some rows, dense: for few samples and few features."""
         return self.toarray(chosen)
@@ -271,18 +304,6 @@ class Design(ABC):
     @abstractmethod
     def moments(self, s: Vector) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s``, which sum to 1; computed in two passes."""
-
-    @abstractmethod
-    def rmatvec_error(self, norm_c: float) -> Vector:
-        """Bound the rounding error of each entry of ``rmatvec(c)`` for any ``c`` of Euclidean norm at most ``norm_c``.
-
-        The bound is rigorous, and holds as well for the ``g`` of a fresh :meth:`block_step` with ``c = s * alpha`` as rounded. The
-        entries of X, of ``c`` and of a view's center and scale are taken as exact.
-        """
-
-    @abstractmethod
-    def matvec_error(self, w: Vector) -> float:
-        """Bound the rounding error of every entry of ``matvec(w)``."""
 
     def predictions(self, coef: Vector, *intercepts: float, less: Sequence[Vector] = ()) -> tuple[Vector, Vector]:
         r"""Compute X coef plus constants, of the data as they are stored, in twice the precision, and a bound on its errors.
@@ -306,6 +327,11 @@ class Design(ABC):
         with np.errstate(over="ignore", invalid="ignore"):
             error = 4.0 * square * error + 2.0 * UNIT * np.abs(u) + 8.0 * (len(support) + 1) * SMALLEST
         return u, error
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data, before they are centred and scaled."""
+        return self.stored.dtype
 
     @property
     @abstractmethod
@@ -371,7 +397,7 @@ class StoredDesign(Design):
         """Reads of the whole of X so far."""
         return self._passes
 
-    def count_reads_of(self, part: Design) -> None:
+    def count_reads_of(self, part: Features) -> None:
         """Count what has been read of a compact copy as its fraction of X."""
         self._passes += part.passes * part.nbytes / max(1, self.nbytes)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Index, StoredDesign, Visits, frozen, gamma
+from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Features, Index, StoredDesign, Visits, frozen, gamma
 from diht.design.dense import SMALL, DenseDesign
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
@@ -163,7 +163,7 @@ class AffineView(Design):
         """Count reads that something else than a product has made."""
         self.base.count(passes)
 
-    def count_reads_of(self, part: Design) -> None:
+    def count_reads_of(self, part: Features) -> None:
         """Count what has been read of a compact copy as its fraction of X."""
         self.base.count_reads_of(part)
 

@@ -10,6 +10,7 @@ from diht.losses.base import Declared, Loss, Pieces
 from diht.losses.hinge import Hinge
 from diht.losses.huber import Huber
 from diht.losses.logistic import Logistic
+from diht.losses.multinomial import Multinomial
 from diht.losses.poisson import Poisson
 from diht.losses.quadratic_conjugate import QuadraticConjugate
 from diht.losses.smoothed_hinge import SmoothedHinge
@@ -17,12 +18,14 @@ from diht.losses.squared import Squared
 from diht.losses.squared_hinge import SquaredHinge
 
 __all__ = [
+    "ALL_LOSSES",
     "LOSSES",
     "Declared",
     "Hinge",
     "Huber",
     "Logistic",
     "Loss",
+    "Multinomial",
     "Pieces",
     "Poisson",
     "QuadraticConjugate",
@@ -30,11 +33,22 @@ __all__ = [
     "Squared",
     "SquaredHinge",
     "as_loss",
+    "losses_with_probabilities",
 ]
 
 LOSSES: dict[str, type[Loss]] = {
     loss.name: loss for loss in (Squared, SmoothedHinge, Hinge, Logistic, SquaredHinge, Huber, Poisson)
 }
+
+"""The losses of one prediction, by their names."""
+
+ALL_LOSSES: dict[str, type[Loss]] = {**LOSSES, Multinomial.name: Multinomial}
+"""Those, and the one of all classes."""
+
+
+def losses_with_probabilities() -> list[str]:
+    """Return the names of the losses that are the likelihoods of classes."""
+    return [name for name, kind in ALL_LOSSES.items() if kind().has_probabilities]
 
 
 def as_loss(loss: str | Loss) -> Loss:
@@ -43,6 +57,6 @@ def as_loss(loss: str | Loss) -> Loss:
         return loss
     if not isinstance(loss, str):
         raise TypeError(f"loss must be a name or a Loss object, got {loss!r}")
-    if loss not in LOSSES:
-        raise ValueError(f"unknown loss {loss!r}; choose one of {', '.join(LOSSES)}")
-    return LOSSES[loss]()
+    if loss not in ALL_LOSSES:
+        raise ValueError(f"unknown loss {loss!r}; choose one of {', '.join(ALL_LOSSES)}")
+    return ALL_LOSSES[loss]()

@@ -117,6 +117,9 @@ class Loss(Declared, ABC):
         where mu > 0, else 0.
     pieces : Pieces or None
         The conjugate, where l is made of straight and quadratic pieces and interior point methods and dual ascent are exact.
+    coupled : bool
+        Whether l is a function of several predictions, one for each class, and not of each alone: arrays have a row a class, the
+        value is one number for a column, and `second_derivative` returns a p that stands for diag(p) - p p'.
     explicit : bool
         Whether l*' is finite on all of F, without which the explicit dual step is of no use.
     of_differences : bool
@@ -134,6 +137,7 @@ class Loss(Declared, ABC):
         scikit-learn's name of the score by which cross-validation chooses a regressor.
     """
 
+    coupled: ClassVar[bool] = False
     explicit: ClassVar[bool] = True
     of_differences: ClassVar[bool] = False
     nonnegative_targets: ClassVar[bool] = False
@@ -248,6 +252,18 @@ class Loss(Declared, ABC):
         a = z - tau * (p + 0.5 * (q - p))
         return self.project(xp.minimum(xp.maximum(a, slope_p), slope_q), y)
 
+    def paired(self, a: Array, u: Array) -> Array:
+        """Return the products of dual variables and predictions, as the Fenchel-Young inequality has them."""
+        return a * u
+
+    def largest_near(self, u: Array, e: Array, y: Array) -> Array:
+        """Return the largest l(v, y) for |v - u| <= e: by convexity that of an end."""
+        return namespace(u, y).maximum(self.value(u - e, y), self.value(u + e, y))
+
+    def curvature_near(self, u: Array, h: float, y: Array) -> Array:
+        """Return the mean of l'' over [u - h, u + h]."""
+        return (self.derivative(u + h, y) - self.derivative(u - h, y)) / (2.0 * h)
+
     def conjugate_terms(self, a: Array, y: Array, conjugate: Array) -> Array:
         """Return the sizes of the terms of l*(a, y), which is given: a few units in their last place bound its rounding error."""
         xp = namespace(a, y)
@@ -259,6 +275,14 @@ class Loss(Declared, ABC):
         ``each(f)`` is the list of ``f(y, s, u)`` of every block of samples.
         """
         return None
+
+    def of_two_classes(self) -> tuple[Loss, float]:
+        """Return the loss of one prediction that two classes have in common, and the factor of its ridge."""
+        return self, 1.0
+
+    def of_classes(self) -> Loss:
+        """Return the loss of more than two classes that share features: this one of each against the others, or one of all."""
+        return self
 
     def log_likelihoods(self, scores: Array) -> Array:
         """Return -l(u, +1) for each class, which is one against the others; of two classes -l(u, -1) and -l(u, +1)."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from diht.losses.base import Array, Loss, namespace, oriented
+from diht.losses.multinomial import Multinomial
 
 __all__ = ["Logistic"]
 
@@ -97,6 +98,10 @@ class Logistic(Loss):
             t = t - (p + tau * t - c) / (p * (1.0 - p) + tau)
         p = _expit(t)
         return -y * xp.where(upper, 1.0 - p, p)
+
+    def of_classes(self) -> Loss:
+        """Return the loss of all classes at once."""
+        return Multinomial()
 
     def kernel(self) -> tuple[int, float, float, float]:
         """Return code 1."""

@@ -20,8 +20,7 @@ from scipy.special import logsumexp
 from diht import __version__
 from diht.constraint import Constraint
 from diht.datasets import atomic_write
-from diht.losses import Loss
-from diht.multinomial import ALL_LOSSES, Multinomial, losses_with_probabilities
+from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
 from diht.report.document import MAX_WHOLE, Node, parse, parse_text
 from diht.result import Status, relative
 from diht.structure import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
@@ -214,7 +213,7 @@ class SavedModel:
 
     Attributes
     ----------
-    loss : Loss or Multinomial
+    loss : Loss
         With its parameters.
     k, lam, fit_intercept, standardize
         The problem that was posed.
@@ -227,16 +226,18 @@ class SavedModel:
     classes : tuple of str or of numbers, or None
         Sorted; None for regression. With two classes there is one equation, which speaks for the second.
     equations : tuple of Equation
-        One, or one a class where there are more than two; with the multinomial loss they share features and figures.
+        One, or one a class where there are more than two.
     data : Data
         What it was fitted to.
     structure : Structure
         What was asked for besides k.
     date : str
         When it was fitted, ISO 8601.
+    shared : bool
+        Whether the equations have their features, and one certificate, in common.
     """
 
-    loss: Loss | Multinomial
+    loss: Loss
     k: int
     lam: float
     fit_intercept: bool
@@ -249,14 +250,16 @@ class SavedModel:
     data: Data
     structure: Structure = Structure()
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    shared: bool = False
 
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
-        loss, rows = estimator._named_loss(), _nonzero_rows(estimator.coef_)
+        loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
-        if isinstance(loss, Multinomial):
-            results = results * len(rows)
+        shared = len(results) < len(rows)
+        n_samples = results[0].alpha.shape[-1]
+        results = results * len(rows) if shared else results
         classes = None
         if loss.task == "classification":
             classes = as_labels(estimator.classes_) if table is not None else tuple(_plain(estimator.classes_))
@@ -278,8 +281,9 @@ class SavedModel:
             feature_names=None if names is None else tuple(map(str, names)),
             classes=classes,
             equations=tuple(equations),
-            data=Data(None, len(results[0].alpha), None, None, None) if table is None else Data.of(table),
+            data=Data(None, n_samples, None, None, None) if table is None else Data.of(table),
             structure=Structure.of(estimator, d),
+            shared=shared,
         )
 
     @property
@@ -290,7 +294,7 @@ class SavedModel:
     @property
     def certified(self) -> tuple[Equation, ...]:
         """The equations with a certificate of their own: all, or the first of those that share one."""
-        return self.equations[:1] if isinstance(self.loss, Multinomial) else self.equations
+        return self.equations[:1] if self.shared else self.equations
 
     @property
     def has_probabilities(self) -> bool:
@@ -314,7 +318,6 @@ class SavedModel:
         """Return one prediction a row: a number, or one of the classes."""
         u = self.decision(X, columns)
         if self.classes is None:
-            assert isinstance(self.loss, Loss)
             return list(self.loss.mean(u[:, 0]))
         winners = (u[:, 0] > 0).astype(np.int64) if u.shape[1] == 1 else u.argmax(axis=1)
         return [self.classes[c] for c in winners]
@@ -375,6 +378,7 @@ def to_json(model: SavedModel) -> str:
         "equations": [_equation_entry(model, equation) for equation in model.equations],
         "data": asdict(model.data),
         **({} if model.structure == Structure() else {"structure": asdict(model.structure)}),
+        **({"shared": True} if model.shared else {}),
         "feature_names": None if model.feature_names is None else list(model.feature_names),
     }
     content["checksum"] = _checksum(content)
@@ -404,7 +408,7 @@ def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
     }
 
 
-def _parameters(loss: Loss | Multinomial) -> dict[str, Any]:
+def _parameters(loss: Loss) -> dict[str, Any]:
     """Return the settings of a built-in loss, such as gamma and delta."""
     if ALL_LOSSES.get(loss.name) is not type(loss):
         raise ValueError(f"loss must be one of {list(ALL_LOSSES)} to be saved, got {loss!r}")
@@ -458,7 +462,7 @@ def write_model(model: SavedModel, path: str) -> None:
 
 def _checked(root: Node) -> SavedModel:
     _check_format(root)
-    top = root.entries(*_KEYS, optional=["checksum", "structure"])
+    top = root.entries(*_KEYS, optional=["checksum", "structure", "shared"])
     if "checksum" in top:
         content = {key: value for key, value in root.value.items() if key != "checksum"}
         if top["checksum"].text() != _checksum(content):
@@ -486,6 +490,7 @@ def _checked(root: Node) -> SavedModel:
         data=_data(top["data"]),
         structure=_structure(top["structure"], n_features) if "structure" in top else Structure(),
         date=_date(top["date"]),
+        shared="shared" in top and top["shared"].flag(),
     )
     object.__setattr__(model, "equations", _equations(top["equations"], model))
     return model
@@ -503,14 +508,14 @@ def _check_format(root: Node) -> None:
         )
 
 
-def _loss(node: Node) -> Loss | Multinomial:
+def _loss(node: Node) -> Loss:
     if not isinstance(node.value, dict):
         raise node.wrong("an object")
     name = Node(node.value.get("name"), f"{node.where}.name", node.path).one_of(ALL_LOSSES)
     standard: Any = ALL_LOSSES[name]()
     entries = node.entries("name", *vars(standard))
     try:
-        loss: Loss | Multinomial = ALL_LOSSES[name](**{key: entries[key].number() for key in vars(standard)})
+        loss: Loss = ALL_LOSSES[name](**{key: entries[key].number() for key in vars(standard)})
     except ValueError as error:
         raise error if str(error).startswith(node.path) else node.fail(str(error)) from None
     return loss
@@ -525,13 +530,13 @@ def _names(node: Node, n_features: int) -> tuple[str, ...]:
     return names
 
 
-def _classes(node: Node, loss: Loss | Multinomial) -> tuple[Label, ...] | None:
+def _classes(node: Node, loss: Loss) -> tuple[Label, ...] | None:
     if loss.task == "regression":
         if node.value is not None:
             raise node.wrong("null for a regression loss")
         return None
     classes = tuple(item.value for item in node.items())
-    least = 3 if isinstance(loss, Multinomial) else 2  # two classes differ by a logistic model
+    least = 3 if loss.coupled else 2  # two classes differ by a logistic model
     if len(classes) < least:
         raise node.wrong(f"at least {('two', 'three')[least - 2]} classes")
     if not any(all(isinstance(label, kind) for label in classes) for kind in (str, bool)):
@@ -589,7 +594,7 @@ def _equations(node: Node, model: SavedModel) -> tuple[Equation, ...]:
     if len(items) != len(labels):
         raise node.fail(f"{len(items)} equations, where {len(labels)} are expected")
     equations = tuple(_equation(item, label, model) for item, label in zip(items, labels, strict=True))
-    if isinstance(model.loss, Multinomial):
+    if model.shared:
         _check_shared(node, equations, model.k)
     return equations
 

@@ -304,7 +304,7 @@ def _effects(model: SavedModel, story: Story) -> list[Vector | None]:
     """Return the coefficients of the standardised columns, where they are known: they can be compared."""
     if not model.standardize or not story.results:
         return [None] * len(model.equations)
-    rows = [w for result in story.results for w in np.atleast_2d(result.w.T)]
+    rows = [w for result in story.results for w in np.atleast_2d(result.w)]
     return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
 
 

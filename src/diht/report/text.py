@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
-from diht.multinomial import Multinomial
 from diht.report.model import Equation, Figures, Label, SavedModel, Structure
 from diht.result import Status, rounded_down, rounded_up
 
@@ -103,7 +102,7 @@ def quoted(label: Label | None) -> str:
     return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
 
 
-def spoken(loss: Loss | Multinomial) -> str:
+def spoken(loss: Loss) -> str:
     """Return the name of a loss as it is shown in a sentence."""
     return loss.name.replace("_", " ")
 
@@ -327,11 +326,7 @@ def _remedies(model: SavedModel, status: Status, exact: bool) -> str:
         return f"allow more iterations (--max-iter), or {ridge}"
     if status is Status.STOPPED:
         return f"let it run longer, or {ridge}"
-    return (
-        ridge
-        if exact or isinstance(model.loss, Multinomial)
-        else f"search on with --exact (and a --time-limit, for it may take long), or {ridge}"
-    )
+    return ridge if exact else f"search on with --exact (and a --time-limit, for it may take long), or {ridge}"
 
 
 def _round_up(gap: float) -> float:

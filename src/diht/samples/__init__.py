@@ -1,17 +1,20 @@
 """Where rows live: the targets, the weights and all that is as long as the samples."""
 
-from diht.samples.base import Curvatures, Rows, Samples, added
+from diht.samples.base import Curvatures, Intercept, Rows, Samples, added
 from diht.samples.blocks import BlockSamples
 from diht.samples.memory import MemorySamples, null_intercept
 from diht.samples.partition import Blocks, check_blocks
+from diht.samples.targets import TargetSamples
 
 __all__ = [
     "BlockSamples",
     "Blocks",
     "Curvatures",
+    "Intercept",
     "MemorySamples",
     "Rows",
     "Samples",
+    "TargetSamples",
     "added",
     "check_blocks",
     "null_intercept",

@@ -21,15 +21,16 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import CoordinateAscent, Design, EndOfPath, ProximalAscent, Step
+from diht.design import CoordinateAscent, EndOfPath, Features, ProximalAscent, Step
 from diht.design.gram import Gram, PreciseGram
 from diht.intercept import added, balanced, best_intercept
 from diht.losses import Loss, Pieces
 from diht.samples.partition import Blocks
 
-__all__ = ["Chosen", "Curvatures", "Rows", "Samples", "added"]
+__all__ = ["Chosen", "Curvatures", "Intercept", "Rows", "Samples", "added"]
 
 T = TypeVar("T")
+Intercept: TypeAlias = Any  # a number, or an array with one for each of several targets
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Rows: TypeAlias = Any  # N numbers, where the rows live
@@ -59,6 +60,10 @@ class Chosen(ABC):
     def first(self, most: int) -> Chosen:
         """Return the first of them, so many at most."""
 
+    def shares(self) -> Vector:
+        """Return, for each intercept, a row with 1 for those of the samples that have it."""
+        return np.ones((1, self.size))
+
 
 class Curvatures(Protocol):
     """A Hessian ``A' C A`` row by row, without its ridge."""
@@ -69,7 +74,7 @@ class Curvatures(Protocol):
     def gram_diagonal(self) -> Vector:
         """Return the diagonal."""
 
-    def charge(self, design: Design) -> None:
+    def charge(self, design: Any) -> None:
         """Count what has been read of A as its fraction of X."""
 
 
@@ -78,17 +83,20 @@ class Samples(ABC):
 
     Attributes
     ----------
-    design : Design
+    design : Features
         X, asked for nothing that is as long as the samples.
     y, s : Rows
         The targets and the weights.
     whole : bool
         Whether there is one block: a search along the samples may then run where they are.
+    n_targets : int
+        How many targets a sample has. Where there are several, an intercept is an array with one for each.
     """
 
     whole = False
+    n_targets = 1
 
-    design: Design
+    design: Features
     y: Rows
     s: Rows
 
@@ -131,7 +139,15 @@ class Samples(ABC):
         """Return ``l''(u_i, y_i)``."""
         return self.map(lambda y, s, u: loss.second_derivative(u, y), u)
 
-    def shifted(self, u: Rows, b: float) -> Rows:
+    def per_intercept(self, results: list[T]) -> list[list[T]]:
+        """Return what `each` returns, by the intercept that the samples have in common."""
+        return [results]
+
+    @abstractmethod
+    def with_targets(self, y: Rows) -> Samples:
+        """Return the same samples with other targets."""
+
+    def shifted(self, u: Rows, b: Any) -> Rows:
         """Return ``u_i + b``."""
         return self.map(lambda y, s, u: u + b, u)
 
@@ -139,14 +155,22 @@ class Samples(ABC):
         """Return ``u_i + size change_i``."""
         return self.map(lambda y, s, u, v: u + size * v, u, change)
 
-    def mean(self, rows: Rows) -> float:
+    def mean(self, rows: Rows) -> Any:
         """Return ``sum_i s_i rows_i / sum_i s_i``."""
         return self.total(lambda y, a: a, rows) / self.total(np.ones_like)
 
-    def drift(self, h: Rows, change: Rows) -> float:
+    def sums(self, rows: Rows) -> Vector:
+        """Return ``sum_i s_i rows_i`` over the samples of each intercept."""
+        return np.array([self.total(lambda y, a: a, rows)])
+
+    def drift(self, h: Rows, change: Rows) -> Any:
         """Return how far the best intercept moves with the margins, by a quadratic of curvatures h."""
         total = self.total(lambda y, h: h, h)
         return -self.total(lambda y, h, v: h * v, h, change) / total if total > 0.0 else 0.0
+
+    def bent(self, h: Rows, change: Rows, drift: Any) -> Rows:
+        """Return ``h_i (change_i + drift)``: how the slopes change, by curvatures h."""
+        return self.map(lambda y, s, h, v: h * (v + drift), h, change)
 
     @cached_property
     def target_size(self) -> float:
@@ -224,13 +248,33 @@ class Samples(ABC):
 
     # The intercept
 
-    def best_intercept(self, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
+    def best_intercept(self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False) -> Any:
         """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``, searched from `start`."""
         return best_intercept(self, loss, u, start, compiled)
 
     def balanced(self, loss: Loss, alpha: Rows) -> Rows:
         """Project `alpha`, in the metric of the weights, on F and ``sum_i s_i alpha_i = 0``, to rounding."""
         return balanced(self, loss, alpha)
+
+    # Several targets
+
+    def stacked(self, rows: list[Rows]) -> Rows:
+        """Return a vector from those of the targets."""
+        [row] = rows
+        return row
+
+    @property
+    def targets(self) -> list[Samples]:
+        """The samples of each target, with all columns of X."""
+        return [self]
+
+    def target_of(self, features: Indices) -> Indices:
+        """Return the target that each of some coefficients belongs to."""
+        return np.zeros(len(features), dtype=np.int64)
+
+    def column_of(self, features: Indices) -> Indices:
+        """Return the column of X that each of some coefficients belongs to."""
+        return features
 
     # Products with X
 
@@ -273,6 +317,11 @@ class Samples(ABC):
         total = self.total(lambda y, h: h, h)
         return self.pull(h) / total if total > 0.0 else None
 
+    def spread(self, centred: bool) -> Vector:
+        """Return the weighted mean of the squares of every column, less that of its mean where there is an intercept."""
+        mean, variance = self.moments(self.full(1.0))
+        return variance if centred else variance + mean**2
+
     @abstractmethod
     def moments(self, h: Rows) -> tuple[Vector, Vector]:
         """Mean and variance of every column under the weights ``s_i h_i``, divided by their sum."""
@@ -290,7 +339,7 @@ class Samples(ABC):
         """Return R, upper triangular, with R'R the Hessian plus lam I."""
 
     @abstractmethod
-    def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
+    def margins(self, w: Vector, b: Any = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``; `support` holds all that is nonzero in w, a hint for speed."""
 
     @abstractmethod
@@ -306,7 +355,7 @@ class Samples(ABC):
         self,
         step: Step,
         w: Vector,
-        b: float,
+        b: Any,
         alpha: Rows,
         g: Vector,
         part: Rows | None = None,
@@ -339,9 +388,20 @@ class Samples(ABC):
         """Follow the central path of a loss of straight and quadratic pieces; on few features."""
         raise self._in_pieces()
 
+    @property
+    def has_softmax_minimum(self) -> bool:
+        """Whether these samples can minimise a coupled loss directly."""
+        return False
+
+    def softmax_minimum(
+        self, loss: Loss, lam: float, fit_intercept: bool, x: Vector, b: Intercept, rtol: float
+    ) -> tuple[Vector, Intercept, Rows]:
+        """Minimise a coupled loss in coefficients and intercepts at once, from a model; return it with its scores."""
+        raise self._in_pieces()
+
     def _in_pieces(self) -> TypeError:
         return TypeError("samples that are not in one piece are not visited one after the other")
 
     @abstractmethod
-    def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
+    def predictions(self, coef: Vector, *constants: Any, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
         """Compute X coef plus constants in twice the precision, and bounds on the errors: `Design.predictions`."""

@@ -107,6 +107,10 @@ class BlockSamples(Samples):
         """Return ``f(y, s, *rows)`` of every block."""
         return tuple(block.map(f, *parts) for block, parts in self._parts(rows))
 
+    def with_targets(self, y: Rows) -> BlockSamples:
+        """Return the same samples with other targets."""
+        return BlockSamples([block.with_targets(part) for block, part in zip(self.blocks, y, strict=True)])
+
     def put(self, values: Vector) -> Rows:
         """Cut N numbers into those of the blocks."""
         return tuple(np.split(np.asarray(values), self._starts[1:]))

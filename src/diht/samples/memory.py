@@ -67,6 +67,8 @@ class MemorySamples(Samples):
 
     whole = True
 
+    design: Design
+
     def __init__(self, design: Design, y: Vector, s: Vector) -> None:
         self.design, self.y, self.s = design, y, s
 
@@ -82,6 +84,10 @@ class MemorySamples(Samples):
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
         """Return ``f(y, s, *rows)``."""
         return np.asarray(f(self.y, self.s, *rows))
+
+    def with_targets(self, y: Rows) -> MemorySamples:
+        """Return the same samples with other targets."""
+        return MemorySamples(self.design, y, self.s)
 
     def put(self, values: Vector) -> Rows:
         """Return the numbers as they are."""
@@ -215,4 +221,4 @@ class MemorySamples(Samples):
 
 def null_intercept(loss: Loss, y: Vector, s: Vector) -> float:
     """Return the best intercept of the model without features."""
-    return MemorySamples(DenseDesign(np.empty((len(y), 0))), y, s).best_intercept(loss, np.zeros_like(y))
+    return float(MemorySamples(DenseDesign(np.empty((len(y), 0))), y, s).best_intercept(loss, np.zeros_like(y)))

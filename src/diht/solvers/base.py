@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from diht.duality import Bound, dual_from_primal, feasible
 from diht.fit import Fit
 from diht.problem import Problem
-from diht.samples import Rows
+from diht.samples import Intercept, Rows
 from diht.solvers.pool import Pool
 
 __all__ = ["DualModel", "Point", "Solver", "Start", "begun", "evaluated", "never"]
@@ -37,7 +37,7 @@ class Start:
     """
 
     w: Vector | None = None
-    b: float = 0.0
+    b: Intercept = 0.0
     alpha: Rows | None = None
     bound: Bound | None = None
     stop: Callable[[], bool] = never
@@ -113,6 +113,7 @@ class Solver(ABC):
         50  # epochs without progress, seen by a few evaluations, before a solve counts as stalled
     )
     free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
+    takes_targets: ClassVar[bool] = True  # whether samples may have several targets
 
     @abstractmethod
     def init(self, problem: Problem, start: Start) -> Any:
@@ -161,7 +162,7 @@ def begun(problem: Problem, start: Start) -> tuple[Rows, Vector]:
     return alpha, problem.samples.pull(alpha) if problem.samples.any(alpha) else np.zeros(problem.shape[1])
 
 
-def evaluated(problem: Problem, w: Vector, support: Indices, b: float = 0.0, u: Rows | None = None) -> Fit:
+def evaluated(problem: Problem, w: Vector, support: Indices, b: Intercept = 0.0, u: Rows | None = None) -> Fit:
     """Return the model of some coefficients with their best intercept, searched from b; `u` is Xw where it is known."""
     samples = problem.samples
     u = samples.margins(w, support=support) if u is None else u

@@ -11,7 +11,7 @@ from diht.design import Step
 from diht.fit import Fit
 from diht.intercept import increasing_root
 from diht.problem import Problem
-from diht.samples import Rows, added
+from diht.samples import Intercept, Rows, added
 from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
 from diht.solvers.steps import StepSize, check_step, dual_step
 
@@ -27,7 +27,7 @@ class _State:
     model: DualModel  # of alpha
     before: DualModel  # the model that the last step went through, whose predictions are known
     curvature: float
-    b: float = 0.0  # intercept and predictions of `before`
+    b: Intercept = 0.0  # intercept and predictions of `before`
     u: Rows | None = None
     t: int = 0
 
@@ -53,6 +53,8 @@ class DIHT(Solver):
 
     def __post_init__(self) -> None:
         check_step(self.step)
+
+    takes_targets = False
 
     def init(self, problem: Problem, start: Start) -> _State:
         """Start from a dual point (the paper: zero)."""

@@ -17,7 +17,7 @@ from diht.design.quadratic import Minimiser
 from diht.duality import feasible
 from diht.losses import Loss
 from diht.problem import Problem
-from diht.samples import Rows
+from diht.samples import Intercept, Rows
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
 from diht.solvers.steps import longest_step
@@ -77,7 +77,7 @@ class Engine(ABC):
         """Whether a gap is so narrow that no dual point which the engine finds can close any of it."""
         return False
 
-    def take(self, w: Vector, product: Rows, b: float) -> None:
+    def take(self, w: Vector, product: Rows, b: Intercept) -> None:
         """Take a model, given Xw, with its best intercept (searched from b)."""
         problem, samples = self.problem, self.samples
         if problem.fit_intercept:
@@ -97,7 +97,9 @@ class Engine(ABC):
 class AscentEngine(Engine):
     """Coordinate ascent around a proximal point: for many features, or many samples."""
 
-    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, seed: int
+    ) -> None:
         super().__init__(problem, features, alpha)
         m, inside, _ = self.constraint.free(len(self.w))
         held = np.zeros(len(self.w) if len(inside) else 0, dtype=bool)
@@ -135,7 +137,7 @@ class NewtonEngine(Engine):
     """
 
     def __init__(
-        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float, many: bool = False
+        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, many: bool = False
     ) -> None:
         super().__init__(problem, features, alpha)
         part = self.samples if features is None else self.samples.columns(features)
@@ -155,7 +157,7 @@ class NewtonEngine(Engine):
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
 
-    def begin(self, w: Vector, b: float) -> None:
+    def begin(self, w: Vector, b: Intercept) -> None:
         """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
         self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
         self.m, inside, outside = self.constraint.free(len(w))
@@ -182,7 +184,7 @@ class NewtonEngine(Engine):
         else:
             self.loss, self.strength = loss, 0.0
 
-    def smoothed(self, w: Vector, product: Rows, b: float) -> _Model:
+    def smoothed(self, w: Vector, product: Rows, b: Intercept) -> _Model:
         """The model of w with its best intercept, for the smoothed loss."""
         problem = self.problem
         if problem.fit_intercept:
@@ -246,7 +248,7 @@ class NewtonEngine(Engine):
         gradient = self.part.pull(slopes)
         curvature = samples.curvatures(self.loss, margins)
         futile = 0  # attempts in a row of which no size will do
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(1 if self.loss.coupled else _ATTEMPTS):
             if attempt == _ATTEMPTS - 1 and self.loss.mu > 0.0:
                 curvature = samples.full(1.0 / self.loss.mu)  # no less than the true one anywhere
             target, promised = self.minimiser(model, gradient, curvature)
@@ -287,7 +289,8 @@ class NewtonEngine(Engine):
         slopes, these satisfy the optimality conditions and those of the new model do not.
         """
         drift = self.samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
-        return self.samples.map(lambda y, s, a, h, v: a + h * (v + drift), slopes, curvature, change)
+        bent = self.samples.bent(curvature, change, drift)
+        return self.samples.map(lambda y, s, a, c: a + c, slopes, bent)
 
     def secant(self, margins: Rows, change: Rows) -> Rows:
         """Mean curvature of each sample's loss along a change of the margins that went too far."""
@@ -334,14 +337,14 @@ class NewtonEngine(Engine):
 class _Model:
     w: Vector
     product: Rows  # Xw
-    b: float
+    b: Intercept
     value: float
 
 
 class GradientEngine(Engine):
     """Accelerated proximal gradients: for a loss without compiled steps on many features."""
 
-    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float) -> None:
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept) -> None:
         super().__init__(problem, features, alpha)
         self.part = self.samples if features is None else self.samples.columns(features)
         size = self.samples.target_size
@@ -372,7 +375,7 @@ class GradientEngine(Engine):
         """By how much the losses rise."""
         return np.asarray(self.loss.value(u, y) - self.loss.value(before, y))
 
-    def proximal(self, gradient: Vector, u: Rows, b: float) -> Vector:
+    def proximal(self, gradient: Vector, u: Rows, b: Intercept) -> Vector:
         """A proximal step from the point; where the curvature has no bound, one that the loss at its end agrees with."""
         problem = self.problem
         if not self.bounded:
@@ -391,7 +394,9 @@ class GradientEngine(Engine):
             self.curvature = 2.0 / step
 
 
-def engine_for(problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: float, seed: int = 0) -> Engine:
+def engine_for(
+    problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, seed: int = 0
+) -> Engine:
     """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
     size = problem.shape[1] if features is None else len(features)
     compiled = problem.loss.kernel() is not None and problem.samples.whole
@@ -404,6 +409,6 @@ def engine_for(problem: Problem, features: Indices | None, alpha: Rows, w: Vecto
 
 def newton_pays(problem: Problem, n_features: int) -> bool:
     """Whether a Hessian of so many features is cheap enough."""
-    entries = problem.shape[0] * float(n_features)
+    design = problem.samples.design
     limit = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON
-    return entries <= _NEWTON_ENTRIES and entries * n_features <= limit
+    return design.entries(n_features) <= _NEWTON_ENTRIES and design.dense_gram_cost(n_features) <= limit

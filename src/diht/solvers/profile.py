@@ -38,8 +38,7 @@ class Profile:
     @property
     def is_small(self) -> bool:
         """Whether X is so small that every start is worth a search."""
-        n, d = self.problem.shape
-        return float(n) * d <= _SMALL
+        return self.problem.samples.design.entries() * self.problem.n_targets <= _SMALL
 
     @property
     def is_shiftable(self) -> bool:

@@ -93,11 +93,19 @@ class _Quadratic:
         return self.lam * self.constraint.relaxation(p) + float(p @ slope) + nu / (2.0 * self.lam)
 
     def central(self, p: Vector, tol: float) -> Vector:
-        """Return what an interior point method leads to, or p if that is better."""
-        found = central_point(
-            self.H, self.pull, self.constraint, self.lam, lambda x: self.gap(x, self.slope(x)), tol
-        )  # fmt: skip
-        return min(found, p, key=self.value)
+        """Return what an interior point method leads to, or p if that is better.
+
+        The gap of p may be far wider than its distance from the minimum, so that no value tells which of two gaps is narrower: the
+        path is followed until its point is as low as p, too.
+        """
+        level = self.value(p)
+
+        def gap(x: Vector) -> float:
+            own = self.gap(x, self.slope(x))
+            return own if self.value(x) <= level else max(own, 1.01 * tol)
+
+        found = central_point(self.H, self.pull, self.constraint, self.lam, gap, tol)
+        return found if gap(found) <= tol else min(found, p, key=self.value)
 
     def reweighted(self, p: Vector, tol: float) -> Vector:
         """Return a better point, by least squares with the places of p for weights; p itself if they do not help."""

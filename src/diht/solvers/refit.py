@@ -23,13 +23,12 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Design
 from diht.design.definite import Definite
 from diht.duality import dual_from_primal
 from diht.fit import Fit
 from diht.losses import Loss, Pieces
 from diht.problem import Problem
-from diht.samples import Rows, Samples
+from diht.samples import Intercept, Rows, Samples
 from diht.solvers.base import never
 from diht.solvers.smoothing import Moreau
 from diht.solvers.steps import longest_step
@@ -59,6 +58,8 @@ _GAMMAS = tuple(10.0**-i for i in range(8))
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _SINGULAR = 1e-12  # share of a column that is independent of those before it, below which rounding may be all of it
+_FASTER = 0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic
+_SOFTMAX = 1e-14  # relative decrement at which the multinomial loss is minimal but for rounding
 _HIDDEN = 1e-12  # relative decrease of the objective that its rounding may hide
 
 
@@ -66,7 +67,7 @@ def refit(
     problem: Problem,
     support: Indices,
     w: Vector | None = None,
-    b: float = 0.0,
+    b: Intercept = 0.0,
     rtol: float = 0.0,
     stop: Callable[[], bool] = never,
 ) -> Fit:
@@ -85,11 +86,13 @@ def _refit(
     problem: Problem,
     support: Indices,
     w: Vector | None,
-    b: float,
+    b: Intercept,
     rtol: float,
     stop: Callable[[], bool],
 ) -> Fit:
     """Do so whatever the signs."""
+    if problem.n_targets > 1 and not problem.loss.coupled:
+        return _by_target(problem, support, w, b, rtol, stop)
     part = problem.samples.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
     objective = Objective(problem, support, part, problem.loss, stop)
@@ -98,12 +101,36 @@ def _refit(
     return best
 
 
+def _by_target(
+    problem: Problem,
+    support: Indices,
+    w: Vector | None,
+    b: Intercept,
+    rtol: float,
+    stop: Callable[[], bool],
+) -> Fit:
+    """Do so for each of several targets by itself: with the features given, their models have nothing in common."""
+    samples, values, fits = problem.samples, np.empty(len(support)), []
+    target, column = samples.target_of(support), samples.column_of(support)
+    for c, start in enumerate(np.broadcast_to(b, (problem.n_targets,)).tolist()):
+        alone, own = problem.alone(c), target == c
+        first = None
+        if w is not None:
+            first = np.zeros(alone.shape[1])
+            first[column[own]] = w[support[own]]
+        fits.append(_refit(alone, column[own], first, start, rtol, stop))
+        values[own] = fits[-1].values
+    objective, intercepts = sum(fit.objective for fit in fits), np.array([fit.b for fit in fits])
+    u = samples.stacked([fit.margins(problem.alone(c)) for c, fit in enumerate(fits)])
+    return Fit(problem.shape[1], support, values, intercepts, objective, u)
+
+
 def _within_signs(
     problem: Problem,
     support: Indices,
     sign: NDArray[np.int8],
     w: Vector | None,
-    b: float,
+    b: Intercept,
     rtol: float,
     stop: Callable[[], bool],
 ) -> Fit:
@@ -143,9 +170,11 @@ def _within_signs(
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.part.design
+    if objective.part.has_softmax_minimum and design.dense_gram_cost() <= _DIRECT:
+        return _softmax
     if loss.pieces is not None and objective.part.whole:
         short, worth = (_SHORT_FAST, _PER_ENTRY_FAST) if _ascends_fast(objective) else (_SHORT, _PER_ENTRY)
-        long = _direct_cost(design) > min(_DIRECT, max(short, worth * design.nbytes / 12))
+        long = design.dense_gram_cost() > min(_DIRECT, max(short, worth * design.nbytes / 12))
         if long and loss.kernel() is not None:
             return _ascended
         if loss.pieces.is_bounded:  # without an end one step of Newton's method will do
@@ -172,7 +201,7 @@ class Objective:
     stop: Callable[[], bool] = never
     many: bool = False  # whether so many models are to come that compiled sums pay, however short
 
-    def model(self, x: Vector, b: float, product: Rows | None = None) -> Fit:
+    def model(self, x: Vector, b: Intercept, product: Rows | None = None) -> Fit:
         """Return the model of x with its best intercept (searched from b); Xx is taken where it is known."""
         problem, part = self.problem, self.part
         u = part.margins(x) if product is None else product
@@ -182,7 +211,7 @@ class Objective:
         value = part.value(self.loss, u) + float(0.5 * problem.lam * (x @ x))
         return Fit(problem.shape[1], self.support, x, b, value, u)
 
-    def nothing(self, b: float) -> Fit:
+    def nothing(self, b: Intercept) -> Fit:
         """Return the model without features."""
         return self.model(np.zeros(len(self.support)), b, self.part.full(0.0))
 
@@ -192,13 +221,7 @@ class Objective:
         return np.asarray(pull + self.problem.lam * model.values)
 
 
-def _direct_cost(design: Design) -> float:
-    """Operations to form a Hessian."""
-    n, k = design.shape
-    return float(n) * k * k
-
-
-def _interior(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
+def _interior(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
     pieces = objective.loss.pieces
     assert pieces is not None
@@ -221,7 +244,7 @@ def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple
     return model, end.bound, part.map(lambda y, s, a, own: np.where(s > 0.0, own, a), slopes, end.alpha)
 
 
-def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
+def _ascended(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
 
     Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
@@ -243,7 +266,7 @@ def _ascended(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     return (_newton if loss.differentiable else _smoothed)(objective, best.values, best.b, rtol)
 
 
-def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
+def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
 
     It begins at the model without features where that is better than the given one. A Hessian serves once more where little is left
@@ -279,6 +302,8 @@ def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
         if taken is None:
             break
         size, trial = taken
+        if size == 1.0 and not hidden:
+            trial = _expanded(model, decrease, trial, along)
         new = objective.gradient(trial)
         if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.objective < model.objective):
             break
@@ -288,6 +313,14 @@ def _newton(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
         if rounded:
             break
     return objective.model(model.values, model.b)
+
+
+def _softmax(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
+    """Newton's method in coefficients and intercepts at once: those of separable classes go far together."""
+    problem, part = objective.problem, objective.part
+    x, b, u = part.softmax_minimum(objective.loss, problem.lam, problem.fit_intercept, x, b, max(rtol, _SOFTMAX))
+    value = part.value(objective.loss, u) + float(0.5 * problem.lam * (x @ x))
+    return Fit(problem.shape[1], objective.support, x, b, value, u)
 
 
 def _along(objective: Objective, model: Fit, direction: Vector, curvature: Rows) -> Callable[[float], Fit]:
@@ -300,12 +333,25 @@ def _along(objective: Objective, model: Fit, direction: Vector, curvature: Rows)
     )
 
 
+def _expanded(model: Fit, decrease: float, trial: Fit, along: Callable[[float], Fit]) -> Fit:
+    """Double a whole step while that lowers phi, if it gained more than the half of `decrease` that a quadratic does.
+
+    Where classes are separable the loss falls exponentially, and a whole step divides it by e whatever is left of it.
+    """
+    if not model.objective - trial.objective > _FASTER * decrease:
+        return trial
+    size = 2.0
+    while (longer := along(size)).objective < trial.objective:
+        trial, size = longer, 2.0 * size
+    return trial
+
+
 def _gains(model: Fit, decrease: float, trial: Fit, size: float) -> bool:
     """Whether a step from a model gains a share of what its size promises."""
     return trial.objective <= model.objective - 1e-4 * size * decrease
 
 
-def _smoothed(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
+def _smoothed(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Minimise with a loss that has kinks, through its envelopes."""
     problem, part = objective.problem, objective.part
     best = objective.model(x, b)
@@ -320,7 +366,7 @@ def _smoothed(objective: Objective, x: Vector, b: float, rtol: float) -> Fit:
     return best
 
 
-def _at_kinks(objective: Objective, alpha: Rows, b: float) -> tuple[Fit, float]:
+def _at_kinks(objective: Objective, alpha: Rows, b: Intercept) -> tuple[Fit, float]:
     r"""Return the optimum if the samples with alpha inside F are those at kinks; and the value of its dual point.
 
     Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at
@@ -347,11 +393,11 @@ def _at_kinks(objective: Objective, alpha: Rows, b: float) -> tuple[Fit, float]:
     kinks = kinked.values(part.map(lambda y, s, a: loss.conjugate_derivative(a, y), alpha))
     gram, right = X @ X.T, -X @ pull - problem.lam * kinks
     if problem.fit_intercept:
-        # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
+        # The row of an intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
         unit = float(np.sqrt(np.trace(gram) / max(kinked.size, 1))) or 1.0
-        border = np.full((kinked.size, 1), unit)
-        gram = np.block([[gram, border], [border.T, np.zeros((1, 1))]])
-        right = np.append(right, -unit * part.total(lambda y, a: a, others))
+        border = unit * kinked.shares()
+        gram = np.block([[gram, border.T], [border, np.zeros((len(border), len(border)))]])
+        right = np.append(right, -unit * part.sums(others))
     c = np.linalg.lstsq(gram, right)[0][: kinked.size]
     x = -(pull + X.T @ c) / problem.lam
     ends = kinked.patched(ends, c / kinked.values(part.s))
@@ -363,9 +409,9 @@ def _at_kinks(objective: Objective, alpha: Rows, b: float) -> tuple[Fit, float]:
 def _direction(problem: Problem, part: Samples) -> Equations:
     """Return a solver of Newton's equations for phi: direct where cheap, else conjugate gradients."""
     design = part.design
-    if design.gram_cost() <= min(_DIRECT, 0.5 * _direct_cost(design)) and design.shape[1] <= _LARGEST_HESSIAN:
+    if design.gram_cost() <= min(_DIRECT, 0.5 * design.dense_gram_cost()) and design.shape[1] <= _LARGEST_HESSIAN:
         return partial(_direct, problem, part)
-    if _direct_cost(design) <= _DIRECT:
+    if design.dense_gram_cost() <= _DIRECT:
         return partial(_dense_direct, problem, part.formed())
     return lambda curvature: partial(_conjugate_gradients, problem, part, curvature)
 
@@ -401,8 +447,7 @@ def _conjugate_gradients(problem: Problem, part: Samples, curvature: Rows, gradi
             break
         change = part.margins(p)
         drift = part.drift(curvature, change) if problem.fit_intercept else 0.0
-        bent = part.map(lambda y, s, h, v, drift=drift: h * (v + drift), curvature, change)
-        hp = part.pull(bent) + problem.lam * p
+        hp = part.pull(part.bent(curvature, change, drift)) + problem.lam * p
         denominator = float(p @ hp)
         if not denominator > 0.0:
             break

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from diht.duality import Bound
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.samples import Intercept
 from diht.solvers.base import Start
 from diht.solvers.engines import NewtonEngine
 from diht.solvers.profile import MANY, PROGRESS, USEFUL
@@ -63,7 +64,7 @@ class RelaxationRun:
         return self.inner.settled
 
     @property
-    def b(self) -> float:
+    def b(self) -> Intercept:
         """Intercept of the relaxation's model."""
         return self.inner.engine.b
 

@@ -72,6 +72,8 @@ class SDIHT(Solver):
         check_blocks(self.blocks, self.order)
         check_step(self.step)
 
+    takes_targets = False
+
     def init(self, problem: Problem, start: Start) -> _State:
         """Cut the blocks, bound their curvatures, start from a dual point (the paper: zero)."""
         rng = np.random.default_rng(self.random_state)

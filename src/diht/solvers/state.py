@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from diht.duality import Bound, dual_from_primal, lower_bound, upper_bound
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.samples import Intercept
 from diht.solvers.base import Start
 from diht.solvers.pool import Pool
 from diht.solvers.profile import MANY, Profile
@@ -46,7 +47,7 @@ class Budget:
     @property
     def reads(self) -> float:
         """Reads of X since then."""
-        return self.problem.design.passes - self.begun
+        return self.problem.samples.design.passes - self.begun
 
     def within(self, reads: float) -> Callable[[], bool]:
         """Return what says True where so many more reads have been made, or the time is up."""
@@ -86,7 +87,7 @@ class AutoState:
         return self.start.stop
 
     @property
-    def first_b(self) -> float:
+    def first_b(self) -> Intercept:
         """Intercept of the start's model."""
         assert self.first is not None
         return self.first.b
@@ -123,7 +124,7 @@ class AutoState:
 
     # Local searches
 
-    def fit(self, support: Indices, w: Vector, b: float) -> Fit:
+    def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
         """Keep the best model on a support; where it has many features, the bound of its dual point as well."""
         many = len(support) > MANY
         fit = refit(self.problem, support, w, b, rtol=_ROUGH_REFIT if many else REFIT, stop=self.stop)
@@ -137,7 +138,7 @@ class AutoState:
         """Keep the bound of a model's dual point."""
         self.prove(lower_bound(self.problem, dual_from_primal(self.problem, fit.w, fit.b, fit.u)))
 
-    def search(self, support: Indices, w: Vector, b: float) -> None:
+    def search(self, support: Indices, w: Vector, b: Intercept) -> None:
         """Improve a support by swaps and perturbations, unless that was done before; what screening decides stays."""
         self._search(support, w, b, PERTURBATIONS, SEARCH_READS + self.budget.reads, self.searched)
 
@@ -145,12 +146,12 @@ class AutoState:
         """Improve the incumbent."""
         self.search(self.best.support, self.best.w, self.best.b)
 
-    def descend(self, support: Indices, w: Vector, b: float) -> None:
+    def descend(self, support: Indices, w: Vector, b: Intercept) -> None:
         """Improve a support by swaps alone, in few reads of X."""
         self._search(support, w, b, 0, _DESCENT_READS, self.descended)
 
     def _search(
-        self, support: Indices, w: Vector, b: float, perturbations: int, reads: float, known: set[bytes]
+        self, support: Indices, w: Vector, b: Intercept, perturbations: int, reads: float, known: set[bytes]
     ) -> None:
         key = np.sort(support).tobytes()
         close_enough = len(support) > _ALWAYS_SEARCHED and not self.exceeds(LOOSE)
@@ -168,7 +169,7 @@ class AutoState:
         problem: Problem,
         support: Indices,
         w: Vector | None,
-        b: float,
+        b: Intercept,
         perturbations: int = PERTURBATIONS,
         stop: Callable[[], bool] | None = None,
         pool: Pool | None = None,
@@ -179,7 +180,7 @@ class AutoState:
             problem, support, w, b, perturbations=perturbations, random_state=self.random_state, stop=stop, pool=pool
         )
 
-    def select_forward(self, b: float) -> None:
+    def select_forward(self, b: Intercept) -> None:
         """Add features one by one, then swap, from an intercept."""
         nothing = np.empty(0, dtype=np.int64)
         self.swap(self.problem, nothing, None, b, 0, self.budget.within(SEARCH_READS))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diht.design import Step
 from diht.problem import Problem
-from diht.samples import Blocks, Rows, check_blocks
+from diht.samples import Blocks, Intercept, Rows, check_blocks
 from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.blocks import BlockOrder
 from diht.solvers.iht import PrimalState, primal_gradient, start_primal
@@ -27,7 +27,7 @@ class _State:
     slopes: Rows  # l'(Xw~)
     w: Vector
     support: NDArray[np.int64]  # of w
-    b: float
+    b: Intercept
     blocks: list[Rows]  # parts of the samples
     order: BlockOrder
     shrink: float = 1.0  # what the default step was cut by
@@ -63,6 +63,8 @@ class SVRGHT(Solver):
     def __post_init__(self) -> None:
         check_blocks(self.blocks, self.order)
         check_step(self.step)
+
+    takes_targets = False
 
     def init(self, problem: Problem, start: Start) -> _State:
         """Start from a model (the paper: zero)."""

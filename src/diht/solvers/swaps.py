@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diht.fit import Fit
 from diht.problem import Problem
-from diht.samples import Rows, Samples
+from diht.samples import Intercept, Rows, Samples
 from diht.selection import top_k
 from diht.solvers.exchange import Hessian, Quadratic
 from diht.solvers.pool import Pool
@@ -43,7 +43,7 @@ def swap_search(
     problem: Problem,
     support: Indices,
     w: Vector | None = None,
-    b: float = 0.0,
+    b: Intercept = 0.0,
     *,
     rtol: float = 1e-9,
     max_swaps: int = 1000,
@@ -142,11 +142,11 @@ class _Search:
         margin = self.rtol * abs(old.objective)  # a feature more never costs anything, but for rounding
         return new.objective <= old.objective + margin if longer else new.objective < old.objective - margin
 
-    def fit(self, problem: Problem, support: Indices, w: Vector | None, b: float, rtol: float = 0.0) -> Fit:
+    def fit(self, problem: Problem, support: Indices, w: Vector | None, b: Intercept, rtol: float = 0.0) -> Fit:
         """Return the best model on a support, to `rtol` or well within the tolerance for swaps."""
         return refit(problem, support, w, b, rtol=max(rtol, 1e-2 * self.rtol))
 
-    def first(self, support: Indices, w: Vector | None, b: float) -> Fit:
+    def first(self, support: Indices, w: Vector | None, b: Intercept) -> Fit:
         """Fit on the support given, less what the constraint forbids, with what it asks for."""
         support = np.setdiff1d(np.union1d(support, self.inside), self.outside)
         fit = self.fit(self.problem, support, w, b)
@@ -200,7 +200,7 @@ class _Block:
         """Return a model in the numbering of the problem."""
         return replace(fit, n_features=self.search.problem.shape[1], support=self.features[fit.support])
 
-    def fit(self, support: Indices, w: Vector, b: float, rtol: float = 0.0) -> Fit:
+    def fit(self, support: Indices, w: Vector, b: Intercept, rtol: float = 0.0) -> Fit:
         """Return the best model on a support."""
         return self.search.fit(self.part, support, w, b, rtol)
 
@@ -282,7 +282,7 @@ def _curvature(problem: Problem, fit: Fit) -> Rows:
         return samples.curvatures(loss, u)
     square = samples.total(lambda y, u: (u - fit.b) ** 2, u)
     h = float(np.sqrt(square / max(len(fit.support), 1))) or samples.target_size
-    return samples.map(lambda y, s, u: (loss.derivative(u + h, y) - loss.derivative(u - h, y)) / (2.0 * h), u)
+    return samples.map(lambda y, s, u: loss.curvature_near(u, h, y), u)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def _trial(block: _Block, quadratic: Quadratic, fit: Fit, row: int, j: int) -> F
 
 @np.errstate(over="ignore", invalid="ignore")  # the quadratic model may be far off
 def _chord(
-    part: Problem, support: Indices, w: Vector, b: float, moving: Indices, M: Matrix, target: float
+    part: Problem, support: Indices, w: Vector, b: Intercept, moving: Indices, M: Matrix, target: float
 ) -> tuple[Fit, bool]:
     """Take Newton's steps with a fixed inverse M of the Hessian of some coefficients, until it is clear what can be had.
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.samples import Intercept
 from diht.selection import top_k
 from diht.solvers.base import never
 from diht.solvers.pool import Pool
@@ -28,7 +29,7 @@ def swap_units(
     problem: Problem,
     support: Indices,
     w: Vector | None = None,
-    b: float = 0.0,
+    b: Intercept = 0.0,
     *,
     rtol: float = 1e-9,
     max_swaps: int = 1000,
@@ -56,8 +57,7 @@ class _Search:
         self.problem, self.constraint, self.rtol, self.stop, self.pool = problem, problem.constraint, rtol, stop, pool
         _, self.inside, self.outside = self.constraint.free(problem.shape[1])
         self.unit = self.constraint.unit_of(problem.shape[1])
-        mean, variance = problem.samples.moments(problem.samples.full(1.0))
-        spread = variance if problem.fit_intercept else variance + mean**2
+        spread = problem.samples.spread(problem.fit_intercept)
         self.curvature = spread / max(problem.loss.mu, 1e-3) + problem.lam  # only for ranking
 
     def features_of(self, unit: int) -> Indices:
@@ -68,14 +68,14 @@ class _Search:
         """Whether a model may have all of some features."""
         return self.constraint.unsigned.allows(np.bincount(support, minlength=self.problem.shape[1]).astype(np.float64))
 
-    def fit(self, support: Indices, w: Vector | None, b: float) -> Fit:
+    def fit(self, support: Indices, w: Vector | None, b: Intercept) -> Fit:
         """Return the best model on some features, which the pool is told of where the constraint allows them."""
         fit = refit(self.problem, support, w, b, rtol=1e-2 * self.rtol, stop=self.stop)
         if self.pool is not None and self.allows(support):
             self.pool.add(fit)
         return fit
 
-    def first(self, support: Indices, w: Vector | None, b: float) -> Fit:
+    def first(self, support: Indices, w: Vector | None, b: Intercept) -> Fit:
         """Fit the units of a support, as many as are allowed."""
         asked = self.constraint.closure(np.union1d(support, self.inside).astype(np.int64))
         fit = self.fit(np.setdiff1d(asked, self.outside), w, b)

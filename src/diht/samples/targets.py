@@ -1,0 +1,532 @@
+"""Samples with several targets each, which share X, the weights and the choice of features.
+
+Vectors have a row for each target. To a loss of one prediction every target is a sample of its own: functions are called target by
+target. A coupled loss, such as the multinomial one, is a function of all predictions of a sample: functions are called with all
+rows, and its curvature is a p for each sample that stands for diag(p) - p p'.
+
+Coefficients are one long vector, by target and then by column of X.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design import Step, TargetFeatures
+from diht.design.definite import Definite
+from diht.design.gram import Gram, PreciseGram
+from diht.design.softmax import MOST_COEFFICIENTS, minimise_softmax
+from diht.losses import Loss
+from diht.samples.base import Chosen, Rows, Samples, added
+from diht.samples.partition import Blocks
+
+__all__ = ["TargetSamples"]
+
+T = TypeVar("T")
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
+_ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
+_FASTER = 0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic
+_TINY = 2.0**-1074
+_BLUR = 1e-14  # relative rounding of the loss, for scores of size one
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenOfTargets(Chosen):
+    """Those of each target."""
+
+    samples: TargetSamples
+    parts: tuple[Chosen, ...]
+
+    @property
+    def size(self) -> int:
+        """Their number."""
+        return sum(part.size for part in self.parts)
+
+    def values(self, rows: Rows) -> Vector:
+        """Return their entries of a vector."""
+        own = zip(self.parts, self.samples.by_target(rows), strict=True)
+        return np.concatenate([part.values(row) for part, row in own])
+
+    def rows_of(self, samples: TargetSamples) -> Vector:
+        """Return their rows of X, each beside zeros for the columns of other targets."""
+        blocks, design = [], samples.design
+        for c, part in enumerate(self.parts):
+            block, own = np.zeros((part.size, design.shape[1])), design.target == c
+            block[:, own] = part.rows_of(samples.one)[:, design.column[own]]
+            blocks.append(block)
+        return np.concatenate(blocks)
+
+    def first(self, most: int) -> ChosenOfTargets:
+        """Return the first of them, in the order of the targets."""
+        before = np.cumsum([0, *(part.size for part in self.parts)])[:-1].tolist()
+        firsts = (part.first(max(most - n, 0)) for part, n in zip(self.parts, before, strict=True))
+        return ChosenOfTargets(self.samples, tuple(firsts))
+
+    def shares(self) -> Vector:
+        """Return, for each target, a row with 1 for those that are its own."""
+        owner = np.repeat(np.arange(len(self.parts)), [part.size for part in self.parts])
+        return np.equal(owner, np.arange(len(self.parts))[:, None]).astype(np.float64)
+
+    def patched(self, rows: Rows, values: Vector) -> Rows:
+        """Return a copy of a vector with other entries of theirs."""
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        own = zip(self.parts, self.samples.by_target(rows), np.split(values, ends), strict=True)
+        return self.samples.stacked([part.patched(row, new) for part, row, new in own])
+
+
+@dataclass(frozen=True, eq=False)
+class _Curvatures:
+    """A Hessian that is formed."""
+
+    matrix: Vector
+
+    def gram_rows(self, chosen: Indices) -> Vector:
+        """Return some rows."""
+        return self.matrix[chosen]
+
+    def gram_diagonal(self) -> Vector:
+        """Return the diagonal."""
+        return np.asarray(self.matrix.diagonal())
+
+    def charge(self, design: Any) -> None:
+        """Count nothing: forming it has been counted."""
+
+
+class _Around(NamedTuple):
+    """A coupled loss as a function of its intercepts."""
+
+    value: float
+    slope: Vector
+    sizes: Vector  # of what the slopes add up
+    curvature: Vector
+
+
+class TargetSamples(Samples):
+    """Samples of one target as samples of several.
+
+    Parameters
+    ----------
+    one : Samples
+        X and the weights; its targets are of no use.
+    y : Rows
+        The targets, one row each.
+    n_targets : int
+    coupled : bool
+        Whether the loss is a function of all predictions of a sample.
+    target, column : arrays of int, optional
+        The target and the column of X of each coefficient; by default all columns for each target.
+    """
+
+    design: TargetFeatures
+
+    def __init__(
+        self,
+        one: Samples,
+        y: Rows,
+        n_targets: int,
+        coupled: bool,
+        target: Indices | None = None,
+        column: Indices | None = None,
+    ) -> None:
+        d = one.design.shape[1]
+        target = np.repeat(np.arange(n_targets), d) if target is None else target
+        column = np.tile(np.arange(d), n_targets) if column is None else column
+        self.one, self.y, self.n_targets, self.coupled = one, y, n_targets, coupled
+        self.s = one.map(lambda _, s: np.broadcast_to(s, (n_targets, len(s))))
+        self.design = TargetFeatures(one.design, target, column, n_targets, coupled)
+
+    # Functions of the samples
+
+    def each(self, f: Callable[..., T], *rows: Rows) -> list[T]:
+        """Return ``f(y, s, *rows)`` of every block, of all targets at once or of one after the other."""
+        if self.coupled:
+            return self.one.each(lambda _, s, *parts: f(parts[0], s, *parts[1:]), self.y, *rows)
+        return [result for c in range(self.n_targets) for result in self._each_of(c, f, *rows)]
+
+    def _each_of(self, c: int, f: Callable[..., T], *rows: Rows) -> list[T]:
+        def of_target(_: Vector, s: Vector, *parts: Vector) -> T:
+            return f(parts[0][c], s, *(part[c] for part in parts[1:]))
+
+        return self.one.each(of_target, self.y, *rows)
+
+    def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
+        """Return the vector of ``f(y, s, *rows)``."""
+
+        def of_targets(_: Vector, s: Vector, *parts: Vector) -> Vector:
+            if self.coupled:
+                return np.asarray(f(parts[0], s, *parts[1:]))
+            return np.stack([f(parts[0][c], s, *(part[c] for part in parts[1:])) for c in range(self.n_targets)])
+
+        return self.one.map(of_targets, self.y, *rows)
+
+    def total(self, f: Callable[..., Any], *rows: Rows) -> float:
+        """Return the sum of ``s_i f(y_i, rows_i)``, over all targets."""
+        return added(self.each(lambda y, s, *parts: float(np.sum(np.asarray(f(y, *parts)) @ s)), *rows))
+
+    def per_intercept(self, results: list[T]) -> list[list[T]]:
+        """Return what `each` returns, by the target."""
+        if self.coupled:
+            return [results]
+        n = len(results) // self.n_targets
+        return [results[c * n : (c + 1) * n] for c in range(self.n_targets)]
+
+    def sums(self, rows: Rows) -> Vector:
+        """Return ``sum_i s_i rows_i`` of each target."""
+        return self._sums(lambda y, s, a: a @ s, rows)
+
+    def _sums(self, f: Callable[..., Vector], *rows: Rows) -> Vector:
+        """Return the sums of ``f(y, s, *rows)`` over the blocks, called with all targets."""
+        return np.asarray(np.sum(self.one.each(lambda _, s, *parts: f(parts[0], s, *parts[1:]), self.y, *rows), axis=0))
+
+    def by_target(self, rows: Rows) -> list[Rows]:
+        """Return each target's row of a vector, a view of it."""
+        return [self.one.map(lambda _, s, part, c=c: part[c], rows) for c in range(self.n_targets)]
+
+    def stacked(self, rows: list[Rows]) -> Rows:
+        """Return a vector from its rows."""
+        return self.one.map(lambda _, s, *parts: np.stack(parts), *rows)
+
+    @cached_property
+    def targets(self) -> list[Samples]:
+        """The samples of each target, with all columns of X."""
+        return [self.one.with_targets(y) for y in self.by_target(self.y)]
+
+    def with_targets(self, y: Rows) -> TargetSamples:
+        """Return the same samples with other targets."""
+        return TargetSamples(
+            self.one, y, self.n_targets, self.coupled, self.design.target, self.design.column
+        )  # fmt: skip
+
+    def _intercepts(self, b: Any) -> Vector:
+        return np.broadcast_to(np.asarray(b, dtype=np.float64), (self.n_targets,))
+
+    def shifted(self, u: Rows, b: Any) -> Rows:
+        """Return ``u_ic + b_c``."""
+        column = self._intercepts(b)[:, None]
+        return self.one.map(lambda _, s, u: u + column, u)
+
+    def mean(self, rows: Rows) -> Any:
+        """Return the weighted mean of each target's row."""
+        return self.sums(rows) / added(self.one.each(lambda _, s: float(s.sum())))
+
+    def drift(self, h: Rows, change: Rows) -> Any:
+        """Return how far the best intercepts move with the predictions, by a quadratic of curvatures h."""
+        slopes = self._sums(lambda y, s, h, v: _bent(h, v, self.coupled) @ s, h, change)
+        if self.coupled:
+            return -Definite(_grounded(self._between(h))).solve(slopes)
+        total = self._sums(lambda y, s, h: h @ s, h)
+        return np.where(total > 0.0, -slopes / np.where(total > 0.0, total, 1.0), 0.0)
+
+    def _between(self, p: Rows) -> Vector:
+        """Return the sum of s (diag(p) - p p') over the samples, without cancellation: rows sum to zero."""
+        return _laplacian(self._sums(lambda y, s, p: (p * s) @ p.T, p))
+
+    def bent(self, h: Rows, change: Rows, drift: Any) -> Rows:
+        """Return the change of the slopes by curvatures h, with that of the intercepts."""
+        return self.one.map(lambda _, s, h, v: _bent(h, v, self.coupled), h, self.shifted(change, drift))
+
+    def holds(self, rows: Rows) -> bool:
+        """Tell whether something is a vector of these samples."""
+        return self.one.with_targets(self.y).holds(rows)
+
+    def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenOfTargets:
+        """Choose the samples for which ``f(y, s, *rows)`` is true, target by target."""
+        own = zip(self.targets, *map(self.by_target, rows), strict=True)
+        return ChosenOfTargets(self, tuple(target.chosen(f, *parts) for target, *parts in own))
+
+    def put(self, values: Vector) -> Rows:
+        """Bring a matrix with a row for each target to where the rows live."""
+        return self.stacked([self.one.put(row) for row in np.asarray(values)])
+
+    def fetch(self, rows: Rows) -> Vector:
+        """Return a vector as a matrix with a row for each target."""
+        return np.stack([self.one.fetch(row) for row in self.by_target(rows)])
+
+    # Parts of the samples
+
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Cut the samples into parts, the same for every target."""
+        return self.one.partition(blocks, rng)
+
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+        return self.one.weight(part)
+
+    def columns(self, features: Indices) -> TargetSamples:
+        """Return the samples of some coefficients alone, on a compact copy of their columns."""
+        used, column = np.unique(self.design.column[features], return_inverse=True)
+        everything = len(used) == self.one.design.shape[1]
+        one = self.one if everything else self.one.columns(used)
+        return TargetSamples(
+            one, self.y, self.n_targets, self.coupled, self.design.target[features], np.asarray(column, dtype=np.int64)
+        )
+
+    def formed(self) -> TargetSamples:
+        """Return the samples with X dense, in float64."""
+        formed = self.one.formed()
+        return TargetSamples(formed, self.y, self.n_targets, self.coupled, self.design.target, self.design.column)
+
+    # The intercepts
+
+    def best_intercept(self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False) -> Any:
+        """Return the best intercept of each target; those of a coupled loss sum to zero."""
+        b = self._intercepts(start)
+        if self.coupled:
+            return self._balancing(loss, u, b)
+        own = zip(self.targets, self.by_target(u), b.tolist(), strict=True)
+        return np.array([target.best_intercept(loss, row, first, compiled) for target, row, first in own])
+
+    def _balancing(self, loss: Loss, u: Rows, b: Vector) -> Vector:
+        """Minimise over the intercepts of a coupled loss by Newton's method, until rounding is all that is left of the slopes.
+
+        Where rounding hides what a step promises to gain, it is taken if it halves the slope, or else the last.
+        """
+        reach = max(1.0, self.largest(lambda y, u: np.abs(u), u))
+        blur = _BLUR * reach
+        now, before, limit = self._around(loss, u, b), b, np.inf
+        for _ in range(_NEWTON):
+            size = float(np.abs(now.slope).max())
+            if not size <= limit:
+                b = before
+                break
+            step = -Definite(_grounded(now.curvature)).solve(now.slope)
+            # Curvature vanishes at sure classes; the best intercepts differ by no more than scores do, and a little.
+            step *= min(1.0, 4.0 * (reach + float(np.abs(b).max())) / max(float(np.abs(step).max()), _TINY))
+            decrease = -float(now.slope @ step)
+            if np.all(np.abs(now.slope) <= _ROUNDED * now.sizes) or not decrease > 1e-32 * abs(now.value):
+                break
+            hidden = decrease <= blur * abs(now.value)
+            new = self._around(loss, u, b + step)
+            for _ in range(_HALVINGS):
+                if hidden or new.value <= now.value - _ARMIJO * decrease:
+                    break
+                step, decrease = 0.5 * step, 0.5 * decrease
+                new, hidden = self._around(loss, u, b + step), decrease <= blur * abs(now.value)
+            limit = 0.5 * size if hidden else np.inf
+            if not hidden and now.value - new.value > _FASTER * decrease:
+                while (longer := self._around(loss, u, b + 2.0 * step)).value < new.value:
+                    step, new = 2.0 * step, longer
+            before, b, now = b, b + step, new
+        return np.asarray(b - b.mean())
+
+    def _around(self, loss: Loss, u: Rows, b: Vector) -> _Around:
+        """Return the value, the slopes and the curvature of a coupled loss in its intercepts."""
+        n, column = self.n_targets, b[:, None]
+
+        def sums(y: Vector, s: Vector, u: Vector) -> Vector:
+            u = u + column
+            a, p = loss.derivative(u, y), loss.second_derivative(u, y)
+            products = ((p * s) @ p.T).ravel()
+            return np.concatenate([[s @ loss.value(u, y)], a @ s, np.abs(a) @ s, products])
+
+        value, slope, sizes, products = np.split(self._sums(sums, u), [1, n + 1, 2 * n + 1])
+        return _Around(float(value[0]), slope, sizes, _laplacian(products.reshape(n, n)))
+
+    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
+        """Return a point of F near `alpha` whose sums over the samples are zero, to rounding; of one prediction the nearest."""
+        if not self.coupled:
+            own = zip(self.targets, self.by_target(alpha), strict=True)
+            return self.stacked([target.balanced(loss, row) for target, row in own])
+        alpha = self.map(lambda y, s, a: loss.project(a, y), alpha)
+        shares, left, sizes = self._sums(lambda y, s, a: np.stack([y @ s, a @ s, np.abs(a) @ s]), alpha)
+        if np.all(np.abs(left) <= _ROUNDED * sizes):
+            return alpha
+        t = min(1.0, float(np.max(np.abs(left) / shares)))
+        q = np.maximum(t * shares - (1.0 - t) * left, 0.0)[:, None] / t
+        q = q / q.sum()
+        return self.map(lambda y, s, a: (1.0 - t) * a + t * (q - y), alpha)
+
+    # Several targets
+
+    def target_of(self, features: Indices) -> Indices:
+        """Return the target that each of some coefficients belongs to."""
+        return self.design.target[features]
+
+    def column_of(self, features: Indices) -> Indices:
+        """Return the column of X that each of some coefficients belongs to."""
+        return self.design.column[features]
+
+    # Products with X
+
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``."""
+        return self.one.spectral_bound(part)
+
+    def largest_square(self) -> float:
+        """Return ``max_i s_i ||x_i||^2``."""
+        return self.one.largest_square()
+
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+        return self.one.square_sum(part)
+
+    def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
+        """Compute the Gram matrix of some columns and the targets: blocks for each target, and their sum for the targets."""
+        matrix, size = np.zeros((len(features) + 1, len(features) + 1)), np.zeros(len(features) + 1)
+        error, square = 0.0, 0.0
+        for c, target in enumerate(self.targets):
+            at = np.append(np.flatnonzero(self.design.target[features] == c), len(features))
+            own = target.gram(self.design.column[features[at[:-1]]], centred)
+            matrix[np.ix_(at, at)] += own.matrix
+            size[at[:-1]], error, square = own.size[:-1], max(error, own.error), square + float(own.size[-1]) ** 2
+        size[-1] = np.sqrt(square) * (1.0 + 1e-9)
+        return Gram(features, matrix, size, error + self.n_targets * 2.0**-52)
+
+    def precise_gram(self, centred: bool) -> PreciseGram | None:
+        """Return None: there is none of several targets."""
+        return None
+
+    def ridge(self, lam: float, centred: bool) -> Vector | None:
+        """Minimise the squared error of each target plus a ridge, where X is small."""
+        found = [target.ridge(lam, centred) for target in self.targets]
+        return None if any(w is None for w in found) else self.design.gathered(np.stack(found))  # type: ignore[arg-type]
+
+    def spread(self, centred: bool) -> Vector:
+        """Return the weighted mean of the squares of every column, less that of its mean where there is an intercept."""
+        return np.asarray(self.one.spread(centred)[self.design.column])
+
+    def moments(self, h: Rows) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the curvatures of its own target."""
+        own = self.by_target(self.one.map(lambda _, s, p: p * (1.0 - p), h) if self.coupled else h)
+        means, variances = zip(*map(self.one.moments, own), strict=True)
+        return self.design.gathered(np.stack(means)), self.design.gathered(np.stack(variances))
+
+    def curvature(self, h: Rows, centred: bool) -> _Curvatures:
+        """Return what gives the Hessian row by row."""
+        return _Curvatures(self.hessian(h, centred))
+
+    def hessian(self, h: Rows, centred: bool) -> Vector:
+        """Compute the Hessian of the loss in the coefficients, intercepts eliminated where there are some."""
+        if self.coupled:
+            return self._coupled_hessian(h, centred)
+        H, (target, column) = np.zeros((self.design.shape[1],) * 2), (self.design.target, self.design.column)
+        for c, own in enumerate(self.by_target(h)):
+            at = np.flatnonzero(target == c)
+            H[np.ix_(at, at)] = self.one.hessian(own, centred)[np.ix_(column[at], column[at])]
+        return H
+
+    def _coupled_hessian(self, p: Rows, centred: bool) -> Vector:
+        """Compute it from the blocks of pairs of classes; those of a class sum to zero, so that p (1 - p) need not cancel."""
+        n, m = self.n_targets, self.one.design.shape[1]
+        H, F, rows = np.zeros((n, m, n, m)), np.zeros((n, m, n)), self.by_target(p)
+        for c in range(n):
+            for e in range(c):
+                product = self.one.map(lambda _, s, a, b: a * b, rows[c], rows[e])
+                H[c, :, e] = H[e, :, c] = -self.one.hessian(product, False)
+                if centred:
+                    F[c, :, e] = F[e, :, c] = -self.one.pull(product)
+        for c in range(n):
+            H[c, :, c], F[c, :, c] = -H[c].sum(axis=1), -F[c].sum(axis=1)
+        at = self.design.target * m + self.design.column
+        flat = H.reshape(n * m, n * m)[np.ix_(at, at)]
+        if centred:
+            own = F.reshape(n * m, n)[at]
+            flat -= own @ Definite(_grounded(self._between(p))).inverse() @ own.T
+        return np.asarray(flat)
+
+    def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I; from dense matrices."""
+        X, s, p = self.one.formed().design.toarray(), self.one.fetch(self.one.s), self.fetch(h)  # type: ignore[attr-defined]
+        target, column, last = self.design.target, self.design.column, self.n_targets - centred * self.coupled
+        first = last if centred else 0
+        blocks = []
+        for e in range(self.n_targets):
+            share = np.eye(self.n_targets)[e][:, None] - p if self.coupled else np.eye(self.n_targets)[e][:, None]
+            weights = np.sqrt(s * p[e]) * share
+            block = np.empty((len(X), first + len(target)))
+            block[:, :first] = weights[:first].T
+            block[:, first:] = weights[target].T * X[:, column]
+            blocks.append(block)
+        ridge = np.hstack([np.zeros((len(target), first)), np.sqrt(lam) * np.eye(len(target))])
+        root: Any = np.linalg.qr(np.vstack([*blocks, ridge]), mode="r")
+        return np.asarray(root[first:, first:])
+
+    @property
+    def has_softmax_minimum(self) -> bool:
+        """Whether a coupled loss is minimised directly: X in one piece, and the same columns for every class, not too many."""
+        few = self.design.shape[1] <= MOST_COEFFICIENTS
+        full = self.design.shape[1] == self.n_targets * self.one.design.shape[1]
+        return self.coupled and self.one.whole and few and full
+
+    def softmax_minimum(
+        self, loss: Loss, lam: float, fit_intercept: bool, x: Vector, b: Any, rtol: float
+    ) -> tuple[Vector, Any, Rows]:
+        """Minimise a coupled loss in coefficients and intercepts at once."""
+        X, W = self.one.formed().design.toarray(copy=False), self.design.by_target(x)  # type: ignore[attr-defined]
+        [s] = self.one.each(lambda _, s: s)
+        found = minimise_softmax(X, self.y, s, loss, lam, fit_intercept, W, self._intercepts(b), rtol)
+        return self.design.gathered(found.W), found.b, found.U
+
+    def margins(self, w: Vector, b: Any = 0.0, support: Indices | None = None) -> Rows:
+        """Compute ``X w_c + b_c`` for every target."""
+        W = self.design.by_target(w)
+        used = np.flatnonzero(W.any(axis=0)) if support is None else np.unique(self.design.column[support])
+        own = zip(W, self._intercepts(b).tolist(), strict=True)
+        return self.stacked([self.one.margins(row, shift, used) for row, shift in own])
+
+    def pull(self, alpha: Rows) -> Vector:
+        """Compute ``X'(s alpha_c)`` for every target."""
+        return self.design.gathered(np.stack([self.one.pull(row) for row in self.by_target(alpha)]))
+
+    def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
+        """Compute both with one read of X for each target."""
+        own = zip(self.design.by_target(w), self.by_target(alpha), strict=True)
+        margins, pulls = zip(*(self.one.margins_and_pull(row, a) for row, a in own), strict=True)
+        return self.stacked(list(margins)), self.design.gathered(np.stack(pulls))
+
+    def step(
+        self,
+        step: Step,
+        w: Vector,
+        b: Any,
+        alpha: Rows,
+        g: Vector,
+        part: Rows | None = None,
+        u: Rows | None = None,
+        fresh: bool = False,
+    ) -> float:
+        """Update dual variables, and g with them, target by target."""
+        W, G, shifts = self.design.by_target(w), self.design.by_target(g), self._intercepts(b).tolist()
+        margins = [None] * self.n_targets if u is None else self.by_target(u)
+        own = zip(self.targets, W, shifts, self.by_target(alpha), G, margins, strict=True)
+        total = sum(samples.step(step, *given, part, row, fresh) for samples, *given, row in own)
+        g[:] = self.design.gathered(G)
+        return float(total)
+
+    def predictions(self, coef: Vector, *constants: Any, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
+        """Compute the predictions in twice the precision, and bounds on the errors."""
+        own = zip(
+            self.design.by_target(coef), zip(*map(self._intercepts, constants), strict=True),
+            *map(self.by_target, less), strict=True,
+        )  # fmt: skip
+        pairs = [self.one.predictions(row, *map(float, added), less=tuple(rows)) for row, added, *rows in own]
+        margins, errors = zip(*pairs, strict=True)
+        return self.stacked(list(margins)), self.stacked(list(errors))
+
+
+def _bent(h: Vector, v: Vector, coupled: bool) -> Vector:
+    """Return the products of Hessians and changes, sample by sample."""
+    return h * (v - np.sum(h * v, axis=0)) if coupled else h * v
+
+
+def _laplacian(products: Vector) -> Vector:
+    """Return the matrix with minus these entries off the diagonal whose rows sum to zero."""
+    H = -products
+    np.fill_diagonal(H, 0.0)
+    np.fill_diagonal(H, -H.sum(axis=1))
+    return H
+
+
+def _grounded(H: Vector) -> Vector:
+    """Give the intercept that has most curvature more of it, in place: all intercepts move together at no cost otherwise."""
+    c = int(np.argmax(H.diagonal()))
+    H[c, c] *= 2.0
+    return H
