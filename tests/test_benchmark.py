@@ -85,7 +85,9 @@ def test_seconds_of_a_support_are_those_of_its_own_setting():
     assert answer.seconds == 8.0
 
 
-@pytest.mark.parametrize("peer", ["omp", "l1-bisection", "ridge-top-k"])
+@pytest.mark.parametrize(
+    "peer", ["omp", *(pytest.param(p, marks=pytest.mark.slow) for p in ("l1-bisection", "ridge-top-k"))]
+)
 def test_a_package_in_its_process_finds_the_planted_support(instance, peer):
     labels = Instance(instance.X, np.sign(instance.y), 4, 0.01, "logistic", intercept=True)
     with Worker(sys.executable, peer, 30.0) as worker:

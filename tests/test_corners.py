@@ -209,7 +209,8 @@ def test_a_model_whose_objective_overflows() -> None:
 # Proofs
 
 
-@pytest.mark.parametrize("seed", range(8))
+# Scales, weights and an intercept: the quick half has all pairs of them.
+@pytest.mark.parametrize("seed", [0, 3, 5, 6, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 4, 7))])
 def test_whoever_checks_gets_what_was_claimed(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((40, 12)) * 10.0 ** (rng.uniform(-4, 4, 12) if seed % 2 else np.zeros(12))

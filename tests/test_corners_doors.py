@@ -450,7 +450,7 @@ def test_a_full_disk_under_standard_output_is_named(command, model, files):
     assert (child.returncode, child.stderr) == (2, "diht: error: standard output: No space left on device\n")
 
 
-@pytest.mark.parametrize("lines", [0, 1])
+@pytest.mark.parametrize("lines", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.linux
 def test_a_reader_that_leaves_does_not_lose_the_model(lines, files, tmp_path):
     out = tmp_path / "out"

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from cases import without_features
 from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, certify, solve, sparse_path
-from diht.design import as_design, relaxation
+from diht.design import Step, as_design, relaxation
 from diht.design.definite import Definite
 from diht.duality import primal, saddle_point
 from diht.intercept import increasing_root
@@ -537,6 +537,30 @@ def test_a_node_whose_bound_rounding_takes_is_left(monkeypatch: pytest.MonkeyPat
     result = solve(problem, "branch")
     assert len(steps) <= 250
     assert result.lower_bound <= result.objective
+
+
+@pytest.mark.parametrize("loss", [SmoothedHinge(), SquaredHinge(), Hinge()], ids=str)
+def test_a_node_that_rounding_leaves_no_bound_but_zero_is_left(loss: Loss, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Means of 1e8 deviations, and columns so large that the rounding of a gradient costs any bound more than the objective."""
+    rng = np.random.default_rng(0)
+    X = 1e19 * rng.standard_normal((20, 5)) + 1e27 * rng.standard_normal(5)
+    problem = Problem(X, np.sign(rng.standard_normal(20)), loss, 2, 0.05, fit_intercept=True)
+    steps, improve = [], NewtonEngine.improve
+    monkeypatch.setattr(NewtonEngine, "improve", lambda self: steps.append(1) or improve(self))
+    result = solve(problem, "branch")
+    assert result.lower_bound == 0.0
+    assert len(steps) <= 250
+
+
+def test_a_dual_step_finds_its_intercept_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To what rounding leaves of the balance, not further: beyond, only bisection goes on."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((25, 4))
+    problem = Problem(X, rng.poisson(np.exp(X[:, 0] + 1.0)).astype(float), Poisson(), 1, 0.3, fit_intercept=True)
+    totals, total = [], Step.total
+    monkeypatch.setattr(Step, "total", lambda self, *arguments: totals.append(1) or total(self, *arguments))
+    result = solve(problem, "diht", tol=1e-9, max_iter=100)
+    assert len(totals) <= 8 * result.n_iter
 
 
 def test_counts_that_only_rough_predictions_make_overflow() -> None:

@@ -28,12 +28,7 @@ CUT_OR_UNEVEN = "ignore:ks up to:UserWarning", "ignore:The least populated class
 
 
 @pytest.mark.filterwarnings(*CUT_OR_UNEVEN)
-@parametrize_with_checks(
-    [
-        SparseRegressorCV(ks=[1, 2], lams=1.0, cv=2),
-        SparseClassifierCV(ks=[1, 2], lams=1.0, cv=2),
-    ]
-)
+@parametrize_with_checks([SparseRegressorCV(ks=[1, 2], lams=1.0, cv=2)])
 def test_scikit_learn_checks(estimator, check):
     passes(check, estimator)
 
@@ -44,6 +39,7 @@ def test_scikit_learn_checks(estimator, check):
     [
         SparseRegressorCV(ks=[1, 2], cv=3),
         SparseRegressorCV(criterion="bic", ks=[1, 2, 3, 5, 7, 10]),
+        SparseClassifierCV(ks=[1, 2], lams=1.0, cv=2),
         SparseClassifierCV(ks=[1, 2], cv=3),
         SparseClassifierCV(ks=[2], cv=2, criterion="1se", loss="smoothed_hinge", lams=[1.0, 2.0]),
     ]

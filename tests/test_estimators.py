@@ -959,7 +959,7 @@ def test_offsets_and_counts_that_are_refused() -> None:
 
 
 def _fitted(seed):
-    X, y = classification(n=300, d=40, seed=seed)
+    X, y = classification(n=150, d=20, seed=seed)
     model = SparseClassifier(k=4, lam=0.01, n_jobs=2).fit(sp.csr_array(X), y)
     return model.coef_, model.intercept_, model.lower_bound_
 
@@ -967,13 +967,13 @@ def _fitted(seed):
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("backend", ["threads", pytest.param("fork", marks=pytest.mark.linux), "loky"])
 def test_fits_side_by_side_are_the_same(backend):
-    expected = [_fitted(seed) for seed in range(6)]
+    expected = [_fitted(seed) for seed in range(4)]
     if backend == "fork":
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            found = pool.map(_fitted, range(6))
+            found = pool.map(_fitted, range(4))
     else:
-        found = Parallel(n_jobs=3, backend={"threads": "threading"}.get(backend, backend))(
-            delayed(_fitted)(seed) for seed in range(6)
+        found = Parallel(n_jobs=2, backend={"threads": "threading"}.get(backend, backend))(
+            delayed(_fitted)(seed) for seed in range(4)
         )
     for (coef, intercept, bound), (w, b, other) in zip(expected, found, strict=True):
         assert_allclose(w, coef, rtol=1e-9)

@@ -76,6 +76,19 @@ def test_few_evaluations() -> None:
     assert len(calls) < 60
 
 
+@pytest.mark.parametrize("start", [-3.0, 0.0, 1.0])
+def test_secants_that_come_closer_from_one_side_are_followed(start: float) -> None:
+    """Where h is convex all of them lie to the left of the root; the other end of the bracket does not matter."""
+    calls = []
+
+    def h(t: float) -> float:
+        calls.append(t)
+        return math.log1p(math.exp(t)) - 3.0
+
+    assert increasing_root(h, start, 1e-14) == pytest.approx(math.log(math.expm1(3.0)), rel=1e-13)
+    assert len(calls) <= 15
+
+
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e6), st.floats(-1e9, 1e9))
 def test_piecewise_linear_functions(root: float, slope: float, start: float) -> None:
     def h(t: float) -> float:

@@ -45,7 +45,10 @@ def exact(problem):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
-@pytest.mark.parametrize(("weighted", "fit_intercept"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("weighted", "fit_intercept"),
+    [(True, False), (False, True), *(pytest.param(a, a, marks=pytest.mark.slow) for a in (False, True))],
+)
 def test_brute_force_confirms_every_point(loss, weighted, fit_intercept):
     problem = problem_of(loss, 3 + 2 * weighted + fit_intercept, weighted, fit_intercept)
     ks, lams = [1, 2, 3, 5, 6], [1e-3, 0.1, 1.0]

@@ -367,8 +367,10 @@ def test_a_bad_start(start, message: str) -> None:
 # Certificates
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize(
+    ("fit_intercept", "weighted"),
+    [(False, False), (True, True), *(pytest.param(a, not a, marks=pytest.mark.slow) for a in (False, True))],
+)
 @pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
 def test_certify_any_model(loss: Loss, fit_intercept: bool, weighted: bool) -> None:
     X, y = small_data(loss)

@@ -38,6 +38,7 @@ __all__ = [
     "gap",
     "gap_bound",
     "lagrangian",
+    "least_rounding",
     "lower_bound",
     "margin",
     "null_bound",
@@ -418,8 +419,7 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
         if value_of_g is None:
             value_of_g = problem.constraint.opposite.value(samples.pull(alpha) if g is None else g)
         value = -sums.conjugate - value_of_g / (2.0 * lam)
-        # The entries of X'c are off by the product's own rounding, and at most as much again by that of c = s alpha.
-        error = 2.0 * (sums.norm * problem.rounding_norm + problem.underflow_norm)
+        error = _gradient_error(problem, sums.norm)
         lost = (_ELEMENTWISE + _PAIRWISE) * _U * sums.terms
         repair = _Repair.of(problem, alpha, list(map(_DualSums.of_all, samples.per_intercept(blocks))), sums)
         error += repair.moved * problem.column_norm
@@ -431,6 +431,18 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
         safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     bound = Bound(float(safe) + 0.0, alpha, float(value - safe)) if np.isfinite(safe) else None
     return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, samples.full(0.0), 0.0)
+
+
+def _gradient_error(problem: Problem, norm: float) -> float:
+    """Constraint norm of the errors of X'c, for a c = s alpha of this norm: the product's own rounding, and as much again for c."""
+    return 2.0 * (norm * problem.rounding_norm + problem.underflow_norm)
+
+
+def least_rounding(problem: Problem, alpha: Rows) -> float:
+    """What `lower_bound` subtracts, at least, for the rounding of X'(s alpha), whatever the value of the dual point."""
+    with np.errstate(over="ignore"):
+        norm = _norm(np.array(problem.samples.each(lambda y, s, a: _norm(s * a), alpha)))
+        return _gradient_error(problem, norm) ** 2 / (2.0 * problem.lam)
 
 
 def null_dual(problem: Problem, b: Intercept) -> Rows:

@@ -20,12 +20,13 @@ from diht.losses import Loss
 if TYPE_CHECKING:
     from diht.samples import Rows, Samples
 
-__all__ = ["added", "balanced", "best_intercept", "increasing_root"]
+__all__ = ["added", "balanced", "best_intercept", "increasing_root", "rounding"]
 
 Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
 _MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many
+_SHARP = 1 / 16  # ratio of two values of h from which on a secant counts as converging, whatever the bracket
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of that which says nothing
 _SHORT = 10_000  # terms up to which numpy computes a sum
@@ -38,6 +39,11 @@ def added(sums: Iterable[float]) -> float:
         return math.fsum(sums)
     except (OverflowError, ValueError):  # some are infinite, or their sum is
         return float(sum(sums))
+
+
+def rounding(samples: Samples, alpha: Rows) -> float:
+    """What rounding leaves of a sum_i s_i alpha_i that is zero."""
+    return _ROUNDED * _U * samples.total(lambda y, a: np.abs(a), alpha)
 
 
 def increasing_root(h: Callable[[float], float], start: float = 0.0, noise: float = 0.0) -> float:
@@ -80,7 +86,7 @@ def _illinois(
     side = 0
     best, h_best = (left, h_left) if abs(h_left) < abs(h_right) else (right, h_right)
     f_left, f_right = h_left, h_right  # the halved values of the Illinois method
-    slow = 0  # secants in a row that did not halve the bracket: at a jump of h none does
+    slow = 0  # secants in a row that neither halved the bracket nor came far closer to zero: at a jump of h none does
     due, run = 0, 1  # bisections that come next, and how many in a row when secants fail again
     for _ in range(_MAX_EVALUATIONS):
         if abs(h_best) <= noise:
@@ -92,6 +98,7 @@ def _illinois(
             if not left < guess < right:
                 break
         value = h(guess)
+        sharp = abs(value) <= _SHARP * abs(h_best)
         if abs(value) <= abs(h_best):  # as good but later: nearer to where h jumps
             best, h_best = guess, value
         if value <= 0.0:
@@ -104,7 +111,7 @@ def _illinois(
             side = 1
         if due:
             due -= 1
-        elif right - left <= 0.5 * width:
+        elif sharp or right - left <= 0.5 * width:
             slow, run = 0, 1
         elif slow:
             due, run = run, min(2 * run, _MOST_BISECTIONS)
@@ -164,7 +171,7 @@ def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, com
 
 def balanced(samples: Samples, loss: Loss, alpha: Rows) -> Rows:
     """Projection of `alpha`, in the metric of the weights, on F and sum_i s_i alpha_i = 0 (to rounding)."""
-    noise = _ROUNDED * _U * samples.total(lambda y, a: np.abs(a), alpha)
+    noise = rounding(samples, alpha)
 
     def shifted(b: float) -> Callable[[Vector, Vector], Vector]:
         return lambda y, a: np.clip(a + b, *loss.domain(y))

@@ -14,6 +14,7 @@ from diht.design.kernels import DERIVATIVE, Array, Integer, dense_row_dot, dual_
 _U = 2.0**-53  # unit roundoff of float64
 _MAX_EVALUATIONS = 200  # of a function whose root is sought
 _MOST_BISECTIONS = 8  # in a row
+_SHARP = 1 / 16  # ratio of two values from which on a secant counts as converging
 
 NEVER = 1e12  # the step of a sample whose row is empty: its dual variable goes to where the loss alone wants it
 
@@ -429,6 +430,7 @@ def slope_root(loss: Any, tau: float, u: Array, y: Array, s: Array, start: float
             if not left < guess < right:
                 break
         value = total_slope(loss, tau, u, guess, y, s)
+        sharp = abs(value) <= _SHARP * abs(h_best)
         if abs(value) <= abs(h_best):
             best, h_best = guess, value
         if value <= 0.0:
@@ -441,7 +443,7 @@ def slope_root(loss: Any, tau: float, u: Array, y: Array, s: Array, start: float
             side = 1
         if due > 0:
             due -= 1
-        elif right - left <= 0.5 * width:
+        elif sharp or right - left <= 0.5 * width:
             slow, run = 0, 1
         elif slow > 0:
             due, run = run, min(2 * run, _MOST_BISECTIONS)

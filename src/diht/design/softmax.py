@@ -22,6 +22,7 @@ MOST_COEFFICIENTS = 1500  # whose Hessian is formed
 _ORTHOGONAL = 32  # columns up to which they are made orthonormal, at less than the cost of a Hessian
 _NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
 _FARTHEST = 100.0  # times the largest score: curvature that vanishes at sure classes makes longer steps, which are cut
+_NOTHING = 2.0**-100  # share of the loss of no features that is not worth another step
 _NEARLY = 1e-3  # relative decrement from which each is far below the last, unless rounding makes it
 
 
@@ -45,15 +46,15 @@ def minimise_softmax(
     def value(V: Vector, U: Vector) -> float:
         return float(s @ loss.value(U, y) + 0.5 * np.square(V).sum(axis=0) @ ridge)
 
-    U = V @ Z.T
-    now = value(V, U)
-    if not now <= float(s.sum()) * np.log(n_classes):  # a start that is sure of wrong classes has no curvature
+    U, unsure = V @ Z.T, float(s.sum()) * np.log(n_classes)
+    now, nothing = value(V, U), _NOTHING * unsure
+    if not now <= unsure:  # a start that is sure of wrong classes has no curvature
         V, U = np.zeros_like(V), np.zeros_like(U)
         now = value(V, U)
     equations, limit = _Equations(Z, s, ridge, fit_intercept), np.inf
     for _ in range(_NEWTON if V.size else 0):
         step, decrease = equations.step(V, loss.derivative(U, y), loss.second_derivative(U, y))
-        if not decrease > rtol * abs(now) or (decrease <= _NEARLY * abs(now) and decrease > limit):
+        if not decrease > rtol * abs(now) or (decrease <= _NEARLY * abs(now) and decrease > limit) or now <= nothing:
             break
         change = step @ Z.T
         largest = float(np.abs(change).max())

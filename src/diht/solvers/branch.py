@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from diht.constraint import Constraint
 from diht.design.gram import Gram
 from diht.design.threads import run_parts
-from diht.duality import Bound, Screening, dual_from_primal, lower_bound, upper_bound
+from diht.duality import Bound, Screening, dual_from_primal, least_rounding, lower_bound, upper_bound
 from diht.exact import CLEAR
 from diht.fit import Fit
 from diht.problem import Problem
@@ -288,7 +288,9 @@ class NewtonNodes(Nodes):
             open_gap = max(objective - best.value, 0.0)
             left = engine.value - max(best.value, engine.dual)
             solved = best.value >= objective or left <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
-            lost = engine.dual - proved.value  # to rounding, of which further steps gain nothing
+            # To rounding, of which further steps gain nothing; a trivial bound tells nothing of it.
+            trivial = proved.value <= part.trivial_bound
+            lost = least_rounding(part, engine.alpha) if trivial else engine.dual - proved.value
             if solved or lost >= engine.value - best.value or engine.finished or self.stop():
                 break
         full = np.zeros(self.d)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diht.design import Step
 from diht.fit import Fit
-from diht.intercept import increasing_root
+from diht.intercept import increasing_root, rounding
 from diht.problem import Problem
 from diht.samples import Intercept, Rows, added
 from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
@@ -105,8 +105,7 @@ def _ascend_balanced(problem: Problem, state: _State, step: Step) -> tuple[float
     def balance(b: float) -> float:
         return added(samples.each(lambda y, s, a, u: step.total(a, u, y, s, b), alpha, u))
 
-    noise = 2.0**-53 * samples.total(lambda y, a: np.abs(a), alpha)  # what rounding leaves of a balanced sum
-    b = increasing_root(balance, state.b, noise)
+    b = increasing_root(balance, state.b, rounding(samples, alpha))
     state.alpha = samples.map(lambda y, s, a, u: step.at(a, u, y, b), alpha, u)
     state.g = samples.pull(state.alpha)
     return b, samples.shifted(u, b)
