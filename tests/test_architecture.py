@@ -24,7 +24,7 @@ ROOMS: list[tuple[str, ...]] = [
     ("duality", "shift", "result"),  # bounds, screening, what is handed out
     ("fit", "certificate"),
     ("solvers",),
-    ("empty_columns", "loop"),
+    ("empty_columns", "sufficient", "loop"),
     ("sweep", "theory"),
     ("callbacks", "datasets"),
     ("estimators", "path", "cross_validation", "inference", "shipping", "report"),

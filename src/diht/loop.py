@@ -25,6 +25,7 @@ from diht.solvers.base import never
 from diht.solvers.pool import ROUNDING
 from diht.solvers.refit import refit
 from diht.structure import features_given
+from diht.sufficient import condensed
 
 __all__ = ["SOLVERS", "Limits", "as_solver", "certificate_after", "certify", "drive", "model_to_certify", "solve"]
 
@@ -95,9 +96,13 @@ def solve(
         known = [name for name, kind in SOLVERS.items() if kind.takes_targets]
         raise ValueError(f"solver must be one of {known} for several targets, got {method!r}")
     begin, part = as_start(problem, start), compact(problem)
-    if part is None:
+    if part is not None:
+        return part.result(drive(part.problem, method, part.start(begin), limits, part.callback(callback), stop))
+    table = condensed(problem, limits.tol) if method.sums_suffice else None
+    if table is None:
         return drive(problem, method, begin, limits, callback, stop)
-    return part.result(drive(part.problem, method, part.start(begin), limits, part.callback(callback), stop))
+    answer = drive(table.problem, method, table.start(begin), limits, table.callback(callback), stop)
+    return table.result(answer, limits.tol)
 
 
 def drive(

@@ -32,7 +32,7 @@ _TYPES = """
     estimators.SparseRegressor estimators.SparseClassifier cross_validation.SparseRegressorCV cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
     duality.Bound duality.Screening shift.ShiftedBound sweep.WiderBound solvers.branch.TreeBound solvers.branch.Leaf
-    empty_columns.PaddedBound
+    empty_columns.PaddedBound sufficient.CondensedBound
     path.Path path.PathPoint constraint.Cardinality constraint.Node structure.Structured
     report.model.SavedModel report.model.Structure report.model.Equation report.model.Figures report.model.Data
 """

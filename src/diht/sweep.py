@@ -40,6 +40,7 @@ from diht.solvers.relaxed import RelaxedState
 from diht.solvers.stages import shifts
 from diht.solvers.state import AutoState
 from diht.solvers.swaps import swap_search
+from diht.sufficient import condensed
 
 __all__ = ["WiderBound", "solve_path"]
 
@@ -282,10 +283,22 @@ def solve_path(
     dict
         Results by (k, lam). Neither objectives nor lower bounds rise with k, nor fall with lam.
     """
-    method = as_solver(solver, random_state)
-    sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell or (lambda *_: False))
-    with blas_threads(problem.design.long_products):
-        return sweep.run()
+    method, tell = as_solver(solver, random_state), tell or (lambda *_: False)
+    least = problem.replaced(lam=lams[0])
+    table = condensed(least, tol) if method.sums_suffice else None
+    if table is None:
+        sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell)
+        with blas_threads(problem.design.long_products):
+            return sweep.run()
+
+    def answer(k: int, lam: float, result: Result) -> Result:
+        return table.at(problem.replaced(constraint=problem.constraint.allowing(k), lam=lam)).result(result, tol)
+
+    sweep = _Sweep(
+        table.problem, list(ks), list(lams), method, tol, time_limit,
+        lambda k, lam, result: tell(k, lam, answer(k, lam, result)),
+    )  # fmt: skip
+    return {key: answer(*key, result) for key, result in sweep.run().items()}
 
 
 @dataclass(eq=False)

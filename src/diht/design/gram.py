@@ -26,6 +26,7 @@ from diht.design.view import AffineView
 __all__ = ["Gram", "PreciseGram", "gram", "precise_gram"]
 
 FLOOR = 2.0**-500  # the least size of a column: covers the products that underflow
+BLOCK = 8192  # rows whose products are added up first: the error of a sum grows with the number of its terms
 CHUNK = 20_000_000  # entries of the rows that are weighted at a time
 PRECISE = 4e6  # operations up to which a Gram matrix is computed in twice the precision: some tenths of a second
 SPARSE = 0.1  # fraction of stored entries up to which a sparse product is faster than a dense one
@@ -178,13 +179,13 @@ def _dense_products(
     r"""Products of all columns with those from `new` on, and with the target; sizes, error.
 
     Every factor :math:`\sqrt{s_i} z_{ij}` has a relative error of a few units, a product of two of them one of
-    :math:`\gamma_N` in units of the norms. The design is centred up to the rounding of its means: what is left,
-    :math:`t_j = z_j^\top s`, takes :math:`t_i t_j / \sum s` off the entries, and joins the error.
+    :math:`\gamma_n` in units of the norms, n the rows of a block and the number of blocks. The design is centred up to the rounding
+    of its means: what is left, :math:`t_j = z_j^\top s`, takes :math:`t_i t_j / \sum s` off the entries, and joins the error.
     """
     n, d = part.shape
     columns, own, squares, left = np.zeros((d + 1, d - new)), np.zeros(d + 1), np.zeros(d + 1), np.zeros(d + 1)
     root = np.sqrt(s)
-    step = max(1, CHUNK // (d + 1))
+    step = max(1, min(CHUNK // (d + 1), BLOCK))
     for start in range(0, n, step):
         rows = np.arange(start, min(start + step, n))
         Z, r = part.toarray(None if len(rows) == n else rows), root[rows] * target[rows]
@@ -196,11 +197,12 @@ def _dense_products(
         squares += np.append(np.einsum("ij,ij->j", Z, Z), r @ r)
         left += np.append(root[rows] @ Z, root[rows] @ r)
     columns[d] = own[new:d]
-    error = 2.0 * float(gamma(n + 32))
+    terms = min(n, step) + -(-n // step) + 32  # of a sum within a block, and of those of the blocks
+    error = 2.0 * float(gamma(terms))
     size = np.sqrt(squares) * (1.0 + 1e-9 + error) + FLOOR
     if centred:
         weight = float(np.sqrt(s.sum()))
-        left = np.abs(left) / weight + 2.0 * float(gamma(n + 32)) * size
+        left = np.abs(left) / weight + error * size
         size = size + left * (1.0 + 1e-9) / np.sqrt(error)
     return columns, own, size, error * (1.0 + 1e-6)
 

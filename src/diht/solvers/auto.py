@@ -65,6 +65,7 @@ class Auto(Solver):
 
     random_state: int = 0
 
+    sums_suffice: ClassVar[bool] = True
     stages: ClassVar[tuple[Stage, ...]] = STAGES
 
     def init(self, problem: Problem, start: Start) -> AutoState:

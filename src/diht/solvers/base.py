@@ -114,6 +114,9 @@ class Solver(ABC):
     )
     free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
     takes_targets: ClassVar[bool] = True  # whether samples may have several targets
+    sums_suffice: ClassVar[bool] = (
+        False  # whether it is after the optimum alone, which the sums of the squared loss tell
+    )
 
     @abstractmethod
     def init(self, problem: Problem, start: Start) -> Any:

@@ -467,6 +467,7 @@ class BranchAndBound(Solver):
     max_memory: float = 2e9
     random_state: int = 0
 
+    sums_suffice = True
     max_epochs = 10**9  # it ends by itself
     patience = np.inf  # bounds may wait long for the last of many equal nodes
 
