@@ -21,7 +21,7 @@ ROOMS: list[tuple[str, ...]] = [
     ("design.quadratic", "design.barrier", "design.gram_kernels"),  # quadratics under a constraint, which know no X
     ("intercept", "samples"),  # where rows live
     ("problem",),
-    ("duality", "shift", "result"),  # bounds, screening, what is handed out
+    ("duality", "rule", "shift", "result"),  # bounds, screening, what is handed out
     ("fit", "certificate"),
     ("solvers",),
     ("empty_columns", "sufficient", "loop"),

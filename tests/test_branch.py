@@ -11,6 +11,7 @@ from diht import Problem, solve
 from diht.duality import primal
 from diht.losses import Logistic, Loss, Squared
 from diht.result import Result, Status
+from diht.rule import Rule, SparseVector
 from diht.solvers import BranchAndBound, Start
 from diht.solvers.branch import Leaf, TreeBound, _covers
 from diht.solvers.refit import refit
@@ -75,7 +76,9 @@ def test_a_tree_that_was_tampered_with_proves_no_more(loss: Loss) -> None:
         replace(bound, sigma=100.0 * bound.sigma + 1.0),
         replace(bound, features=bound.features[:-1]),
         replace(bound, root=replace(bound.root, value=1e9), features=bound.features[:-1], ceiling=1e9),
-        replace(bound, leaves=tuple(replace(leaf, proof=0.0 * leaf.proof) for leaf in bound.leaves)),
+        replace(bound, leaves=tuple(replace(leaf, proof=leaf.w) for leaf in bound.leaves)),
+        replace(bound, leaves=tuple(replace(leaf, proof=Rule(leaf.w, 0.5)) for leaf in bound.leaves)),
+        replace(bound, leaves=tuple(replace(leaf, proof=None) for leaf in bound.leaves)),
     ):
         assert false.check(problem) <= result.objective * (1 + 1e-12)
 
@@ -211,7 +214,7 @@ def test_a_given_start_is_kept() -> None:
 
 
 def leaf(inside: list[int], outside: list[int]) -> Leaf:
-    nothing = np.empty(0)
+    nothing = SparseVector.of(np.empty(0))
     return Leaf(np.array(inside, dtype=np.int64), np.array(outside, dtype=np.int64), 0.0, 0.0, nothing, nothing)
 
 

@@ -1,5 +1,6 @@
 """Models for others: JSON files and hostile ones, skops and pickle, plain scikit-learn objects, ONNX, sparse coefficients."""
 
+import copy
 import io
 import json
 import pickle
@@ -22,6 +23,7 @@ import diht
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
 from diht.report.model import read_model, to_json
+from diht.solvers.branch import TreeBound
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 12))
@@ -338,6 +340,82 @@ def test_skops(model):
     assert str(back.result_) == str(model.result_)
     sparse = sio.loads(sio.dumps(pickle.loads(pickle.dumps(model)).sparsify()), trusted=diht.SKOPS_TRUSTED)
     assert_same(model, sparse)
+
+
+def vectors(value, seen=None):
+    """All arrays that an object holds, however deep."""
+    seen = {} if seen is None else seen
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    if isinstance(value, np.ndarray):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from vectors(entry, seen)
+    elif hasattr(value, "__dict__"):
+        yield from vectors(vars(value), seen)
+
+
+def test_a_stored_estimator_holds_its_figures_and_nothing_as_long_as_the_samples(model):
+    back = pickle.loads(pickle.dumps(model))
+    assert any(len(X) in array.shape for array in vectors(model))
+    assert not any(len(X) in array.shape for array in vectors(back))
+    np.testing.assert_array_equal(back.lower_bound_, model.lower_bound_)
+    pairs = [np.ravel(np.array(value, dtype=object)) for value in (model.certificate_, back.certificate_)]
+    for whole, figures in zip(*pairs, strict=True):
+        assert str(figures) == str(whole)
+        assert figures.bound.claimed == whole.bound.claimed
+        np.testing.assert_array_equal(figures.drop_cost, whole.drop_cost)
+        with pytest.raises(ValueError, match=r"holds no dual point.*diht\.certify") as refusal:
+            figures.bound.check(None)
+        assert "\n" not in str(refusal.value)
+    with pytest.raises(AttributeError, match="holds no dual point"):
+        assert back.dual_coef_ is None
+    assert not hasattr(back, "dual_coef_")
+    again = pickle.loads(pickle.dumps(back))
+    assert str(again.result_) == str(model.result_)
+
+
+def test_a_certificate_that_is_stored_by_itself_keeps_its_proof():
+    y = np.where(U + RNG.normal(size=90) > 0, 1.0, -1.0)
+    model = SparseClassifier(k=3, lam=1e-3, exact=True, standardize=False, fit_intercept=False).fit(X, y)
+    problem = diht.Problem(X, y, "logistic", 3, 1e-3)
+    assert isinstance(model.certificate_.bound, TreeBound)
+    for back in (pickle.loads(pickle.dumps(model.certificate_)), through_skops(model.certificate_)):
+        assert back.bound.check(problem) >= back.lower_bound == model.lower_bound_
+
+
+def through_skops(value):
+    sio = pytest.importorskip("skops.io")
+    return sio.loads(sio.dumps(value), trusted=diht.SKOPS_TRUSTED)
+
+
+def test_a_stored_estimator_goes_on(tmp_path):
+    """It is fitted again from its model, converted and written as the original is."""
+    model = SparseRegressor(k=3, lam=0.01, warm_start=True).fit(X, U)
+    back = pickle.loads(pickle.dumps(model))
+    assert back.to_sklearn().alpha == model.to_sklearn().alpha
+    back.to_json(tmp_path / "model.json")
+    assert diht.load_model(tmp_path / "model.json").saved_.data.n_samples == 90
+    back.report(tmp_path / "report.html", X, U)
+    assert back.fit(X, U).objective_ == pytest.approx(model.objective_, rel=1e-9)
+    assert back.dual_coef_.shape == (90,)
+
+
+def test_copies_in_memory_keep_the_proof():
+    model = SparseRegressor(k=3, lam=0.01).fit(X, U)
+    for twin in (copy.copy(model), copy.deepcopy(model)):
+        np.testing.assert_array_equal(twin.dual_coef_, model.dual_coef_)
+        assert_same(model, twin)
+    assert copy.deepcopy(model).coef_ is not model.coef_
+
+
+def test_a_model_that_was_read_says_why_it_has_no_dual_point(tmp_path):
+    MODELS["squared"]().to_json(tmp_path / "model.json")
+    with pytest.raises(AttributeError, match="holds no dual point"):
+        assert diht.load_model(tmp_path / "model.json").dual_coef_ is None
+    assert not hasattr(SparseRegressor(), "dual_coef_")
 
 
 def test_skops_of_a_model_that_was_read(tmp_path):

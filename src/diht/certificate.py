@@ -66,7 +66,6 @@ class HandedOut:
             coef=self.coef,
             intercept=self.intercept,
             objective=self.certificate.objective,
-            alpha=self.certificate.bound.alpha,
             certificate=self.certificate,
             status=status,
             **figures,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Bound",
+    "BoundWithoutProof",
     "SaddlePoint",
     "Screening",
     "dual",
@@ -60,6 +61,10 @@ _HALVINGS = 60  # of a dual point: beyond, the bound is nothing but rounding
 _TINY = 2.0**-1074  # what a product that underflows may lose
 # Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.
 _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
+WITHOUT_PROOF = (
+    "a stored estimator holds no dual point: store its certificate_ as well, or prove the bound anew with "
+    "diht.certify(problem, w)"
+)
 _MAX_KINKS, _MAX_FEATURES = 500, 5000  # samples at kinks, and features, up to which subgradients are looked for
 
 
@@ -307,6 +312,24 @@ class Bound:
         # Of this very g, which may differ from the bound's in its last digits.
         again = lower_bound(problem, self.alpha, g)
         return screen(problem, again, g).above(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class BoundWithoutProof(Bound):
+    """The figures of a bound, as a stored estimator holds them: `alpha` is None, and nothing can be computed again."""
+
+    @classmethod
+    def of(cls, bound: Bound) -> BoundWithoutProof:
+        """Take the figures of a bound."""
+        return cls(bound.value, None, bound.rounding)
+
+    def renewed(self, problem: Problem) -> Bound:
+        """Refuse: there is no proof."""
+        raise ValueError(WITHOUT_PROOF)
+
+    def screening(self, problem: Problem) -> Screening:
+        """Refuse: there is no dual point."""
+        raise ValueError(WITHOUT_PROOF)
 
 
 class _DualSums(NamedTuple):

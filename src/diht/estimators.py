@@ -28,6 +28,7 @@ from diht.callbacks import CallbackSupportMixin, FitTasks, ends_callbacks, print
 from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
+from diht.duality import WITHOUT_PROOF
 from diht.loop import as_solver, solve
 from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
 from diht.problem import Problem, finite_vector, normalised_weights
@@ -188,7 +189,7 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
         self.__dict__ |= self._model(coef, intercepts.astype(coef.dtype))
         self.result_ = results if several else results[0]
         self.certificate_ = [result.certificate for result in results] if several else results[0].certificate
-        self.dual_coef_ = np.stack([result.alpha for result in results]) if several else results[0].alpha
+        self.n_samples_fit_ = int(results[0].alpha.shape[-1])
         for name in ("objective", "lower_bound", "gap"):
             figures = [float(getattr(result, name)) for result in results]
             setattr(self, f"{name}_", np.array(figures) if several else figures[0])
@@ -199,6 +200,16 @@ class _SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Bas
                 f"max_iter={self.max_iter} was reached with a relative gap of {max(open_gaps):.2g} (tol={self.tol:g})"
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=_CALLER)
+
+    @property
+    def dual_coef_(self) -> Array:
+        """The dual points behind the lower bounds, one row a target or class."""
+        check_is_fitted(self)
+        known = getattr(self, "result_", [])  # a model that was read from a JSON file has none
+        results = known if isinstance(known, list) else [known]
+        if not results or results[0].alpha is None:
+            raise AttributeError(WITHOUT_PROOF)
+        return np.stack([result.alpha for result in results]) if len(results) > 1 else np.asarray(results[0].alpha)
 
     def _previous(self, n_features: int) -> list[Result] | None:
         """Return the results of the last fit for a warm start, where that fit had as many features."""
@@ -294,7 +305,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     support_ : ndarray of int
         Indices of the nonzero coefficients, ascending.
     dual_coef_ : ndarray of shape (n_samples,)
-        The dual point behind the lower bound.
+        The dual point behind the lower bound; not in an estimator that was stored and read.
     objective_ : float
         The model's objective.
     lower_bound_ : float
@@ -308,6 +319,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         All that the solver returned: status, passes over X, trace.
     n_iter_ : int
         Number of steps.
+    n_samples_fit_ : int
+        Number of samples seen during fit.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
@@ -590,7 +603,7 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
     support_ : ndarray of int
         Indices of the features with a nonzero coefficient for any class, ascending.
     dual_coef_ : ndarray of shape (n_samples,) or (n_classes, n_samples)
-        The dual points behind the lower bounds.
+        The dual points behind the lower bounds; not in an estimator that was stored and read.
     objective_ : float or ndarray of shape (n_classes,)
         The objective; with ``multiclass="ovr"`` that of each of more than two classes against the rest.
     lower_bound_ : float or ndarray of shape (n_classes,)
@@ -605,6 +618,8 @@ class SparseClassifier(ClassifierMixin, _SparseLinearModel):  # type: ignore[mis
         All that the solver returned: status, passes over X, trace.
     n_iter_ : int
         Number of steps, the largest of the classes.
+    n_samples_fit_ : int
+        Number of samples seen during fit.
     n_features_in_ : int
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)

@@ -57,7 +57,7 @@ Equation: TypeAlias = tuple[Indices, Vector, float]  # features, their coefficie
 _RIDGES, _LIMITED = (1e-8, 1e-10), 0.01
 _MOST_DRAWS = 100  # of a resample that holds every class
 _SPEAK_OF_THE_RIDGE = (
-    *("result_", "certificate_", "dual_coef_", "objective_", "lower_bound_", "gap_", "n_iter_"),
+    *("result_", "certificate_", "objective_", "lower_bound_", "gap_", "n_iter_", "n_samples_fit_"),
     *("path_", "saved_"),
 )
 _INTERCEPT = -1  # in place of a feature

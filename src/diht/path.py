@@ -91,6 +91,10 @@ class PathPoint:
         """These figures with their proof, and what is proved of each feature."""
         return self.result.certificate
 
+    def without_proof(self) -> PathPoint:
+        """Return the point as a stored estimator holds it: nothing is as long as the samples."""
+        return replace(self, result=self.result.without_proof())
+
     def __str__(self) -> str:
         return (
             f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {self.objective:.7g}, "
@@ -119,6 +123,10 @@ class Path(Sequence[PathPoint]):
     loss: Loss
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
+
+    def without_proof(self) -> Path:
+        """Return the path as a stored estimator holds it: nothing is as long as the samples."""
+        return replace(self, points=tuple(point.without_proof() for point in self.points))
 
     def __len__(self) -> int:
         return len(self.points)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, Screening
+from diht.duality import Bound, BoundWithoutProof, Screening
 
 __all__ = [
     "Certificate",
@@ -151,7 +151,7 @@ class Certificate:
     gap, relative_gap : float
         objective - lower_bound, and that divided by the objective.
     bound : Bound
-        The dual point behind the bound; `bound.check(problem)` computes it again.
+        The dual point behind the bound; `bound.check(problem)` computes it again. That of a stored estimator is left out.
     fenchel, ridge : float
         Residuals of the saddle point conditions (b) and (c) for the model and the dual point (see `duality.SaddlePoint`).
     margin : float
@@ -195,6 +195,10 @@ class Certificate:
     def relative_gap(self) -> float:
         """The gap divided by the objective."""
         return relative(self.gap, self.objective)
+
+    def without_proof(self) -> Certificate:
+        """Return the figures alone, as a stored estimator holds them: nothing is as long as the samples."""
+        return replace(self, bound=BoundWithoutProof.of(self.bound))
 
     def closes(self, tol: float) -> bool:
         """Whether the gap is within `tol` of the objective, whatever rounding did to that."""
@@ -272,8 +276,8 @@ class Result:
     coef : array of shape (d,)
         The coefficients in the units of X: `w`, or `w` divided by the problem's scale. They and the intercept are numbers of X's
         dtype, unless rounding to float32 would cost more than `tol` of the objective; `objective` is that of them as stored.
-    alpha : array of shape (N,)
-        The dual point behind the lower bound.
+    alpha : array of shape (N,) or None
+        The dual point behind the lower bound; None in a stored estimator.
     lower_bound, gap, relative_gap : float
         No model that the constraint allows has an objective below `lower_bound`.
     pool : tuple of Model
@@ -298,7 +302,6 @@ class Result:
     coef: NDArray[Any] = field(repr=False)
     intercept: float
     objective: float
-    alpha: Vector
     certificate: Certificate
     pool: tuple[Model, ...] = field(repr=False)
     last: Model = field(repr=False)
@@ -321,6 +324,11 @@ class Result:
         return used(self.w)
 
     @property
+    def alpha(self) -> Any:
+        """The dual point behind the lower bound, where it lives with the rows."""
+        return self.certificate.bound.alpha
+
+    @property
     def lower_bound(self) -> float:
         """No model that the constraint allows has an objective below this."""
         return self.certificate.lower_bound
@@ -334,6 +342,10 @@ class Result:
     def relative_gap(self) -> float:
         """The gap divided by the objective."""
         return self.certificate.relative_gap
+
+    def without_proof(self) -> Result:
+        """Return the result as a stored estimator holds it: nothing is as long as the samples."""
+        return replace(self, certificate=self.certificate.without_proof(), last_alpha=None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take back what was stored; a format that knows texts only has kept the status as one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,8 +32,9 @@ _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 _TYPES = """
     estimators.SparseRegressor estimators.SparseClassifier cross_validation.SparseRegressorCV cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
-    duality.Bound duality.Screening shift.ShiftedBound sweep.WiderBound solvers.branch.TreeBound solvers.branch.Leaf
-    empty_columns.PaddedBound sufficient.CondensedBound
+    duality.Bound duality.BoundWithoutProof duality.Screening shift.ShiftedBound sweep.WiderBound solvers.branch.TreeBound
+    solvers.branch.Leaf empty_columns.PaddedBound rule.Rule rule.SparseVector solvers.smoothing.Central solvers.smoothing.Moreau
+    sufficient.CondensedBound
     path.Path path.PathPoint constraint.Cardinality constraint.Node structure.Structured
     report.model.SavedModel report.model.Structure report.model.Equation report.model.Figures report.model.Data
 """
@@ -41,7 +43,7 @@ SKOPS_TRUSTED: list[str] = sorted(
     + ["scipy.sparse._csr.csr_array"]
     + [f"{kind.__module__}.{kind.__qualname__}" for kind in (*ALL_LOSSES.values(), *SOLVERS.values())]
 )
-"""What ``skops.io.load(path, trusted=SKOPS_TRUSTED)`` needs: the classes that a fitted estimator may hold.
+"""What ``skops.io.load(path, trusted=SKOPS_TRUSTED)`` needs: the classes that a fitted estimator, or its certificate, may hold.
 
 All are plain records; none runs anything when it is read.
 """
@@ -57,9 +59,26 @@ class ShippingMixin:
     coef_: Any
     intercept_: Any
     classes_: Any
-    dual_coef_: Any
+    n_samples_fit_: int
     saved_: SavedModel
     _fitted_loss: Callable[[], Loss]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle, joblib and skops store: all but the proofs of bounds, which are as long as the samples or longer."""
+        state: dict[str, Any] = super().__getstate__()  # type: ignore[assignment]
+        return {name: _without_proof(value) if name.endswith("_") else value for name, value in state.items()}
+
+    def __copy__(self) -> Any:
+        """Return a shallow copy, proofs included."""
+        twin = type(self).__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """Return a deep copy, proofs included."""
+        memo[id(self)] = twin = type(self).__new__(type(self))
+        vars(twin).update(deepcopy(vars(self), memo))
+        return twin
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a JSON file, which `diht.load_model` reads back without running code.
@@ -218,9 +237,16 @@ class ShippingMixin:
 
     @property
     def _n_samples(self) -> int:
-        if hasattr(self, "dual_coef_"):
-            return int(self.dual_coef_.shape[-1])
+        if hasattr(self, "n_samples_fit_"):
+            return self.n_samples_fit_
         return self.saved_.data.n_samples if hasattr(self, "saved_") else 0  # without a ridge they do not matter
+
+
+def _without_proof(value: Any) -> Any:
+    """Return an attribute of a fitted estimator as it is stored."""
+    if isinstance(value, list):
+        return [_without_proof(entry) for entry in value]
+    return value.without_proof() if hasattr(value, "without_proof") else value
 
 
 def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifier:

@@ -403,7 +403,6 @@ class _Sweep:
             coef=model.coef,
             intercept=model.intercept,
             objective=certificate.objective,
-            alpha=certificate.bound.alpha,
             certificate=certificate,
             status=Status.OPTIMAL if closed else result.status,
         )

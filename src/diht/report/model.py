@@ -258,7 +258,6 @@ class SavedModel:
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         shared = len(results) < len(rows)
-        n_samples = results[0].alpha.shape[-1]
         results = results * len(rows) if shared else results
         classes = None
         if loss.task == "classification":
@@ -281,7 +280,7 @@ class SavedModel:
             feature_names=None if names is None else tuple(map(str, names)),
             classes=classes,
             equations=tuple(equations),
-            data=Data(None, n_samples, None, None, None) if table is None else Data.of(table),
+            data=Data(None, estimator._n_samples, None, None, None) if table is None else Data.of(table),
             structure=Structure.of(estimator, d),
             shared=shared,
         )

@@ -11,6 +11,7 @@ import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,11 @@ from numpy.typing import NDArray
 from diht.constraint import Constraint
 from diht.design.gram import Gram
 from diht.design.threads import run_parts
-from diht.duality import Bound, Screening, dual_from_primal, least_rounding, lower_bound, upper_bound
+from diht.duality import Bound, Screening, feasible, least_rounding, lower_bound, upper_bound
 from diht.exact import CLEAR
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.rule import Rule, SparseVector
 from diht.samples import Rows
 from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
 from diht.solvers.auto import Auto
@@ -37,10 +39,13 @@ __all__ = ["BranchAndBound", "TreeBound"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Proof: TypeAlias = SparseVector | Rule | Rows | None  # of a leaf: see `Leaf.proof`
 
 _USEFUL = 0.05  # a node's relaxation is solved to this fraction of what separates its bound from the best objective
 _ACCURACY = 1e-9  # and no further than this
 _WHOLE_GRAM = 3000  # features up to which nodes work on the Gram matrix of all; beyond, on that of a working set
+# Of the objective: how much a bound may lose where its rule takes the place of the dual point, and however near to it.
+_TOLERABLE, _ROUNDED = 1e-4, 1e-12
 _MOST_STEPS = 100
 _SAME = 1e-6  # relative loss of a tree's bound, computed again, up to which it is taken for one of the same problem
 _BATCH = 8  # nodes of one step, for each thread
@@ -59,9 +64,10 @@ class Leaf:
         No model of the node has an objective below it.
     rounding : float
         What was subtracted from it for rounding.
-    proof : Rows or array of shape (d,)
-        The dual point of the bound: alpha, or p of a shift.
-    w : array of shape (d,)
+    proof : SparseVector, Rule, Rows or None
+        The dual point of the bound: p of a shift; the rule of alpha; alpha itself where coordinate ascent found it and no rule
+        gives as good a bound; None for that of the root.
+    w : SparseVector
         The relaxation's model, from which its children start.
     feature : int
         What to split on; -1 where nothing is undecided.
@@ -73,8 +79,8 @@ class Leaf:
     outside: Indices
     bound: float
     rounding: float
-    proof: Rows = field(repr=False)
-    w: Vector = field(repr=False)
+    proof: Proof = field(repr=False)
+    w: SparseVector = field(repr=False)
     feature: int = -1
     exhausted: bool = False
 
@@ -103,9 +109,9 @@ class TreeBound(Bound):
         The features in play.
     ceiling : float
     sigma : float
-        The shift of the leaves' bounds (see `diht.shift`); their proofs are then vectors p, else dual points alpha.
+        The shift of the leaves' bounds (see `diht.shift`).
     shifted : bool
-        Whether the leaves are proved on Gram matrices.
+        Whether the leaves are proved on Gram matrices: their proofs are then vectors p.
     leaves : tuple of Leaf
         Together they hold every model on the features in play.
     """
@@ -126,7 +132,7 @@ class TreeBound(Bound):
         sigma = self.sigma
         if sigma and not is_proved(problem_gram(problem, self.features), sigma):
             sigma = 0.0
-        prove = _prover(problem, self.features, sigma, self.shifted)
+        prove = _prover(problem, self.features, root, sigma, self.shifted)
         leaves = tuple(_renewed(leaf, prove(leaf), root) for leaf in self.leaves)
         return _of_leaves(root, self.features, ceiling, sigma, self.shifted, leaves)
 
@@ -170,32 +176,85 @@ def _fits(problem: Problem, tree: TreeBound) -> bool:
     known = np.zeros(d, dtype=bool)
     known[tree.features] = True
 
-    def fits(leaf: Leaf) -> bool:
-        holds = np.shape(leaf.proof) == (d,) if tree.shifted else problem.samples.holds(leaf.proof)
-        if leaf.w.shape != (d,) or not holds:
+    def held(vector: object) -> bool:
+        if not isinstance(vector, SparseVector) or vector.size != d or vector.support.max(initial=-1) >= d:
             return False
-        decided = np.append(leaf.inside, leaf.outside)
-        elsewhere = tree.shifted and bool(np.any(leaf.proof[~known]))
-        if not np.all(known[decided]) or elsewhere:
+        return bool(np.all(known[vector.support]))
+
+    def fits(leaf: Leaf) -> bool:
+        proof = leaf.proof
+        if tree.shifted:
+            proved = held(proof)
+        elif isinstance(proof, Rule):
+            proved = all(map(held, proof.vectors))
+        else:
+            proved = proof is None or problem.samples.holds(proof)
+        if leaf.w.size != d or not proved or not np.all(known[np.append(leaf.inside, leaf.outside)]):
             return False
         return problem.constraint.restricted(leaf.inside, leaf.outside).free(d)[0] >= 0
 
     return all(fits(leaf) for leaf in tree.leaves)
 
 
-def _prover(problem: Problem, features: Indices, sigma: float, shifted: bool) -> Callable[[Leaf], Proved]:
+def _prover(problem: Problem, features: Indices, root: Bound, sigma: float, shifted: bool) -> Callable[[Leaf], Proved]:
     """Return what computes the bound of a leaf from its proof, as it was computed when the leaf was solved."""
     if shifted:
         relaxation = GramRelaxation(problem, features, sigma, _node_gram(problem, features))
-        return lambda leaf: relaxation.node_bound(leaf.proof, problem.constraint.restricted(leaf.inside, leaf.outside))
-    part = problem.restricted(features)
+
+        def by_shift(leaf: Leaf) -> Proved:
+            assert isinstance(leaf.proof, SparseVector)
+            return relaxation.node_bound(leaf.proof.dense, problem.constraint.restricted(leaf.inside, leaf.outside))
+
+        return by_shift
+    place = InPlay(problem, features, root.alpha)
 
     def prove(leaf: Leaf) -> Proved:
-        node = problem.constraint.restricted(leaf.inside, leaf.outside)
-        bound = lower_bound(part.replaced(constraint=node.within(features)), leaf.proof)
+        node = place.node(problem.constraint.restricted(leaf.inside, leaf.outside))
+        bound = place.bound(node, leaf.proof)
         return Proved(bound.value, bound.rounding)
 
     return prove
+
+
+class InPlay:
+    """The features in play, where nodes are solved and proved: on a compact copy of them where Newton's method is to work there.
+
+    `alpha` is the dual point of the root.
+    """
+
+    def __init__(self, problem: Problem, features: Indices, alpha: Rows) -> None:
+        self.features, self.alpha = features, alpha
+        self.is_compact = newton_pays(problem, len(features))
+        self.problem = problem.restricted(features) if self.is_compact else problem
+        self.outside = np.setdiff1d(np.arange(problem.shape[1]), features)
+        self._last: tuple[Proof, Rows] = None, alpha
+        self._g: Vector | None = None  # X'(s alpha) of that one
+
+    def node(self, constraint: Constraint) -> Problem:
+        """The problem under the constraint of a node."""
+        if self.is_compact:
+            return self.problem.replaced(constraint=constraint.within(self.features))
+        return self.problem.replaced(constraint=constraint.restricted(np.empty(0, dtype=np.int64), self.outside))
+
+    def dual(self, proof: Proof) -> Rows:
+        """Return the dual point of a proof; the last one is kept, for a node's children come one after the other."""
+        if self._last[0] is not proof:
+            self._last, self._g = (proof, self._dual(proof)), None
+        return self._last[1]
+
+    def bound(self, node: Problem, proof: Proof) -> Bound:
+        """Return what a proof proves of a node."""
+        alpha = self.dual(proof)
+        if self._g is None:
+            self._g = self.problem.samples.pull(alpha)
+        return lower_bound(node, alpha, self._g)
+
+    def _dual(self, proof: Proof) -> Rows:
+        if proof is None:
+            return self.alpha
+        if not isinstance(proof, Rule):
+            return proof
+        return (proof.within(self.features) if self.is_compact else proof).dual(self.problem)
 
 
 def _node_gram(problem: Problem, features: Indices) -> Gram | None:
@@ -223,17 +282,30 @@ def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool
 # Nodes
 
 
+class Solved(NamedTuple):
+    """What is found of a node: a bound, its proof and the relaxation's model."""
+
+    proved: Proved
+    proof: Proof
+    w: SparseVector
+
+
 class Nodes(ABC):
     """What solves the relaxations of nodes; each thread has its own."""
 
     stop: Callable[[], bool] = staticmethod(never)
+    sparing = False  # whether memory is to be spared
 
     @abstractmethod
-    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
-        """Return a bound on a node, its proof and the relaxation's model, starting from those of its parent.
+    def solve(self, constraint: Constraint, w: SparseVector, proof: Proof, objective: float) -> Solved:
+        """Solve a node, starting from its parent's model and proof.
 
         The relaxation need not be solved further than to a bound of `objective`.
         """
+
+    def spared(self, constraint: Constraint, leaf: Leaf) -> Leaf:
+        """Return a leaf as one that takes less memory, at the price of some of its bound."""
+        return leaf
 
 
 class GramNodes(Nodes):
@@ -242,49 +314,60 @@ class GramNodes(Nodes):
     def __init__(self, problem: Problem, features: Indices, sigma: float, known: Gram | None) -> None:
         self.relaxation = GramRelaxation(problem, features, sigma, known, many=True)
 
-    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
+    def solve(self, constraint: Constraint, w: SparseVector, proof: Proof, objective: float) -> Solved:
         """Minimise on the Gram matrix."""
-        solved = self.relaxation.solve(constraint, w, tol=_ACCURACY, cutoff=objective)
-        rounding = solved.bound - solved.safe
+        solved = self.relaxation.solve(constraint, w.dense, tol=_ACCURACY, cutoff=objective)
+        rounding, p = solved.bound - solved.safe, SparseVector.of(solved.p)
         if solved.safe > 0.0 and rounding <= CLEAR * abs(solved.safe):
-            return Proved(solved.safe, rounding), solved.p, solved.p
-        return self.relaxation.node_bound(solved.p, constraint), solved.p, solved.p
+            return Solved(Proved(solved.safe, rounding), p, p)
+        return Solved(self.relaxation.node_bound(solved.p, constraint), p, p)
 
 
 class NewtonNodes(Nodes):
     """Nodes of any loss, few features in play."""
 
-    def __init__(self, problem: Problem, features: Indices, start: Start) -> None:
-        self.features, self.d = features, problem.shape[1]
-        self.part = problem.restricted(features)
-        alpha = start.dual(problem)
-        self.engine = NewtonEngine(self.part, None, alpha, np.zeros(len(features)), 0.0, many=True)
+    def __init__(self, problem: Problem, features: Indices, alpha: Rows) -> None:
+        self.in_play, self.features = InPlay(problem, features, alpha), features
+        begin = feasible(problem, alpha)
+        self.engine = NewtonEngine(self.in_play.problem, None, begin, np.zeros(len(features)), 0.0, many=True)
 
-    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
+    def solve(self, constraint: Constraint, w: SparseVector, proof: Proof, objective: float) -> Solved:
         """Newton's method until the bound is good enough."""
-        part = self.part.replaced(constraint=constraint.within(self.features))
-        engine = self.engine
-        m, inside, outside = part.constraint.free(len(self.features))
-        rest = np.setdiff1d(np.arange(len(self.features)), np.union1d(inside, outside))
-        best = lower_bound(part, proof)
+        part, features = self.in_play.node(constraint), self.features
+        best, model = self.in_play.bound(part, proof), SparseVector.of(w.dense[features])
+        m, inside, outside = part.constraint.free(len(features))
+        rest = np.setdiff1d(np.arange(len(features)), np.union1d(inside, outside))
+        closed = False
         if (
             m <= 0 or part.constraint.count(rest) <= m
         ):  # one support is left: its own refit and dual point say all there is to say
-            fit = refit(part, inside if m <= 0 else np.union1d(inside, rest), w[self.features])
-            own = lower_bound(part, dual_from_primal(part, fit.w, fit.b, fit.u))
-            best = max(best, own, key=lambda bound: bound.value)
-            w = np.zeros(self.d)
-            w[self.features[fit.support]] = fit.values
-            if fit.objective - best.value <= _ACCURACY * abs(objective) or best.value >= objective:
-                return Proved(best.value, best.rounding), best.alpha, w
-        if engine.hides(objective - best.value):
-            return Proved(best.value, best.rounding), best.alpha, w
-        engine.restart(part, w[self.features], best.alpha)
+            fit = refit(part, inside if m <= 0 else np.union1d(inside, rest), model.dense)
+            model = SparseVector.of(fit.w)
+            rule = Rule(model, fit.b)
+            own = lower_bound(part, rule.dual(part))
+            if own.value > best.value:
+                best, proof = own, rule.among(features, w.size)
+            closed = fit.objective - best.value <= _ACCURACY * abs(objective) or best.value >= objective
+        if not closed and not self.engine.hides(objective - best.value):
+            own, found = self.improved(part, model.dense, best, objective)
+            model = SparseVector.of(self.engine.w)
+            if own.value > best.value:
+                best, proof = own, found.among(features, w.size) if isinstance(found, Rule) else found
+        return Solved(Proved(best.value, best.rounding), proof, model.among(features, w.size))
+
+    def improved(self, part: Problem, w: Vector, best: Bound, objective: float) -> tuple[Bound, Proof]:
+        """Make steps from a model and the dual point of a bound; return the best bound, and the proof of a better one."""
+        engine, rule, proved = self.engine, None, best
+        own: Proof = None
+        proof: Proof = None
+        engine.restart(part, w, best.alpha)
         for _ in range(_MOST_STEPS):
             engine.improve()
-            proved = lower_bound(part, engine.alpha)
+            if engine.rule is not None and engine.rule is not rule:  # a better dual point than before
+                rule = engine.rule
+                proved, own = _by_rule(part, rule, engine.alpha, engine.dual, objective)
             if proved.value > best.value:
-                best = replace(proved, alpha=part.samples.copy(proved.alpha))
+                best, proof = proved, own
             open_gap = max(objective - best.value, 0.0)
             left = engine.value - max(best.value, engine.dual)
             solved = best.value >= objective or left <= max(_USEFUL * open_gap, _ACCURACY * abs(objective))
@@ -293,30 +376,56 @@ class NewtonNodes(Nodes):
             lost = least_rounding(part, engine.alpha) if trivial else engine.dual - proved.value
             if solved or lost >= engine.value - best.value or engine.finished or self.stop():
                 break
-        full = np.zeros(self.d)
-        full[self.features] = engine.w
-        return Proved(best.value, best.rounding), best.alpha, full
+        return best, proof
+
+
+def _by_rule(
+    node: Problem, rule: Rule, alpha: Rows, value: float, objective: float, sparing: bool = False
+) -> tuple[Bound, Proof]:
+    """Return the bound that a rule gives, and the rule; where its dual point is worth less than alpha, alpha's bound, and alpha.
+
+    `value` is about what alpha is worth. Where memory is to be spared less will do, unless alpha closes the node.
+    """
+    proved = lower_bound(node, rule.dual(node))
+    gap, size = objective - value, abs(objective)
+    most = np.inf if sparing and gap > 0.0 else max(min(_USEFUL * gap, _TOLERABLE * size), _ROUNDED * size)
+    if proved.value >= objective or value - proved.value <= most:
+        return proved, rule
+    own = lower_bound(node, alpha)
+    return (proved, rule) if own.value - proved.value <= most else (own, alpha)
 
 
 class RelaxedNodes(Nodes):
     """Nodes of any loss and any size."""
 
-    def __init__(self, problem: Problem, features: Indices) -> None:
-        self.problem = problem
-        self.outside = np.setdiff1d(np.arange(problem.shape[1]), features)
+    def __init__(self, problem: Problem, features: Indices, alpha: Rows) -> None:
+        self.in_play = InPlay(problem, features, alpha)
 
-    def solve(self, constraint: Constraint, w: Vector, proof: Rows, objective: float) -> tuple[Proved, Rows, Vector]:
+    def solve(self, constraint: Constraint, w: SparseVector, proof: Proof, objective: float) -> Solved:
         """Solve the relaxation from the parent's dual point."""
-        node = self.problem.replaced(constraint=constraint.restricted(np.empty(0, dtype=np.int64), self.outside))
+        node = self.in_play.node(constraint)
         relaxed = Relaxed(accuracy=_ACCURACY)
-        state = relaxed.init(node, Start(alpha=proof))
+        state = relaxed.init(node, Start(alpha=self.in_play.dual(proof)))
+        first = state.bound
         for _ in range(_MOST_STEPS):
             relaxed.advance(node, state)
             bound = state.bound.value
             own = state.engine.value - bound
             if bound >= objective or state.settled or own <= _USEFUL * (objective - bound) or self.stop():
                 break
-        return Proved(bound, state.bound.rounding), state.bound.alpha, relaxed.relaxed_model(node, state)
+        model, best = SparseVector.of(relaxed.relaxed_model(node, state)), state.bound
+        if best is not first:
+            rule = Rule(model, state.engine.b) if state.rule is None else state.rule
+            best, proof = _by_rule(node, rule, best.alpha, best.value, objective, self.sparing)
+        return Solved(Proved(best.value, best.rounding), proof, model)
+
+    def spared(self, constraint: Constraint, leaf: Leaf) -> Leaf:
+        """Take the rule of the model in place of a dual point that has none."""
+        if leaf.proof is None or isinstance(leaf.proof, Rule):
+            return leaf
+        node, rule = self.in_play.node(constraint), Rule(leaf.w, 0.0)
+        bound = lower_bound(node, rule.dual(node))
+        return replace(leaf, bound=bound.value, rounding=bound.rounding, proof=rule)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -352,8 +461,12 @@ class _Tree:
 
     def bytes_of(self, leaf: Leaf) -> int:
         """Memory that a leaf takes."""
-        proof = leaf.proof.nbytes if self.shifted else self.problem.samples.bytes_of(leaf.proof)
-        return int(leaf.inside.nbytes + leaf.outside.nbytes + leaf.w.nbytes + proof)
+        return int(leaf.inside.nbytes + leaf.outside.nbytes + leaf.w.nbytes + self._bytes_of(leaf.proof))
+
+    def _bytes_of(self, proof: Proof) -> int:
+        if proof is None:
+            return 0
+        return proof.nbytes if isinstance(proof, SparseVector | Rule) else self.problem.samples.bytes_of(proof)
 
     @property
     def objective(self) -> float:
@@ -385,6 +498,15 @@ class _Tree:
         for i in range(len(children)):
             self.add(results[i % n][i // n])
 
+    def spare_memory(self) -> None:
+        """From now on keep rules in place of dual points that have none, but for those that close their leaves."""
+        for worker in self.workers:
+            worker.sparing = True
+        held, self.open = self.open, []
+        for leaf in held:
+            self.nbytes -= self.bytes_of(leaf)
+            self.keep(self.workers[0].spared(self.problem.constraint.restricted(leaf.inside, leaf.outside), leaf))
+
     def is_closed(self, leaf: Leaf) -> bool:
         """Whether a node holds nothing better than what is known, or all that it holds is known."""
         return leaf.exhausted or leaf.bound >= self.objective - CLOSED * abs(self.objective)
@@ -404,20 +526,21 @@ class _Tree:
                 proved, proof = solved, own
         return replace(self.leaf(inside, outside, proved, proof, w), exhausted=exhausted)
 
-    def leaf(self, inside: Indices, outside: Indices, proved: Proved, proof: Rows, w: Vector) -> Leaf:
+    def leaf(self, inside: Indices, outside: Indices, proved: Proved, proof: Proof, w: SparseVector) -> Leaf:
         """A leaf with what to split it on."""
         constraint = self.problem.constraint.restricted(inside, outside)
         free = np.setdiff1d(self.features, constraint.closure(np.union1d(inside, outside)))
-        return Leaf(inside, outside, *proved, proof, w, _undecided(constraint, w, free))
+        return Leaf(inside, outside, *proved, proof, w, _undecided(constraint, w.dense, free))
 
     def add(self, leaf: Leaf) -> None:
         """Take a new leaf, and the model that its relaxation rounds to."""
         self.solved += 1
         constraint = self.problem.constraint.restricted(leaf.inside, leaf.outside)
-        support = constraint.select(leaf.w)
+        w = leaf.w.dense
+        support = constraint.select(w)
         if leaf.bound < self.objective and support.tobytes() not in self.rounded:
             self.rounded.add(support.tobytes())
-            self.pool.add(refit(self.problem, support, leaf.w, 0.0))
+            self.pool.add(refit(self.problem, support, w, 0.0))
         self.keep(leaf)
 
     def keep(self, leaf: Leaf) -> None:
@@ -458,7 +581,7 @@ class BranchAndBound(Solver):
     max_nodes : int, optional
         Nodes after which to stop, with the gap that is left.
     max_memory : float
-        Bytes of the tree after which to stop.
+        Bytes of the tree after which to stop; from half of it on, bounds of open nodes may be lower where that spares memory.
     random_state : int
         Seed of all that is random.
     """
@@ -491,6 +614,8 @@ class BranchAndBound(Solver):
             state.tree = _plant(problem, state.auto)
         else:
             state.tree.step()
+            if state.tree.nbytes > 0.5 * self.max_memory:
+                state.tree.spare_memory()
             too_many = self.max_nodes is not None and state.tree.solved >= self.max_nodes
             state.full = too_many or state.tree.nbytes > self.max_memory
         if state.tree is not None:
@@ -528,7 +653,7 @@ def _plant(problem: Problem, auto: AutoState) -> _Tree:
     sigma, workers, proof = _workers(problem, features, root)
     nothing = np.empty(0, dtype=np.int64)
     tree = _Tree(problem, root, features, ceiling, sigma, workers, auto.pool, auto.stop)
-    first = Leaf(nothing, nothing, root.value, root.rounding, proof, best.w, feature=0)
+    first = Leaf(nothing, nothing, root.value, root.rounding, proof, SparseVector.of(best.w), feature=0)
     tree.add(tree.solve(workers[0], first, nothing, nothing))
     return tree
 
@@ -548,7 +673,7 @@ def _restored(problem: Problem, start: Start, known: TreeBound) -> _State:
 
 def _workers(
     problem: Problem, features: Indices, root: Bound, sigma: float | None = None
-) -> tuple[float, list[Nodes], Vector]:
+) -> tuple[float, list[Nodes], Proof]:
     """One solver of nodes for each thread, the shift that they use, and a first proof; a known shift is proved already."""
     n_entries = problem.shape[0] * len(features)
     n = problem.design.n_threads if n_entries >= _THREADED else 1
@@ -557,8 +682,7 @@ def _workers(
         if sigma is None:
             sigma = 0.0 if known is None else smallest_eigenvalue(problem, features, known)
         gram_nodes: list[Nodes] = [GramNodes(problem, features, sigma, known) for _ in range(n)]
-        return sigma, gram_nodes, np.zeros(problem.shape[1])
-    start = Start(alpha=root.alpha)
+        return sigma, gram_nodes, SparseVector.of(np.zeros(problem.shape[1]))
     if newton_pays(problem, len(features)):
-        return 0.0, [NewtonNodes(problem, features, start) for _ in range(n)], root.alpha
-    return 0.0, [RelaxedNodes(problem, features)], root.alpha
+        return 0.0, [NewtonNodes(problem, features, root.alpha) for _ in range(n)], None
+    return 0.0, [RelaxedNodes(problem, features, root.alpha)], None

@@ -7,7 +7,7 @@ how to improve them. Which one is best depends on the size of the working set al
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from diht.design.quadratic import Minimiser
 from diht.duality import feasible
 from diht.losses import Loss
 from diht.problem import Problem
+from diht.rule import Rule, SparseVector
 from diht.samples import Intercept, Rows
 from diht.solvers.proximal import minimise_quadratic
 from diht.solvers.smoothing import Central, Moreau
@@ -57,6 +58,7 @@ class Engine(ABC):
         self.problem, self.samples = problem, problem.samples
         self.constraint: Constraint = problem.constraint if features is None else problem.constraint.within(features)
         self.alpha = alpha
+        self.rule: Rule | None = None  # that alpha follows from, where it was measured and there is one
         self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, self.samples.full(0.0)
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.g = np.zeros_like(self.w)  # X'(s alpha) over its features
@@ -85,12 +87,12 @@ class Engine(ABC):
         self.w, self.b, self.u = w, b, samples.shifted(product, b)
         self.value = samples.value(problem.loss, self.u) + problem.lam * self.constraint.relaxation(w)
 
-    def measure(self, alpha: Rows, g: Vector) -> None:
-        """Keep a dual point if it is the best so far, given X'(s alpha), and measure the gap."""
+    def measure(self, alpha: Rows, g: Vector, rule: Rule | None = None) -> None:
+        """Keep a dual point, and its rule, if it is the best so far, given X'(s alpha), and measure the gap."""
         problem = self.problem
         dual = -self.samples.conjugate(problem.loss, alpha) - self.constraint.opposite.value(g) / (2.0 * problem.lam)
         if dual >= self.dual:
-            self.alpha, self.dual, self.g = alpha, dual, g
+            self.alpha, self.dual, self.g, self.rule = alpha, dual, g, rule
         self.gap = self.value - self.dual
 
 
@@ -148,12 +150,14 @@ class NewtonEngine(Engine):
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
+        self.predicted_by: Rule | None = None  # and its rule
         self.begin(w if features is None else w[features], b)
 
     def restart(self, problem: Problem, w: Vector, alpha: Rows) -> None:
         """Take up another constraint on the same features, from a model and a dual point."""
         self.problem, self.samples = problem, problem.samples
         self.constraint, self.alpha, self.predicted = problem.constraint, alpha, alpha
+        self.rule = self.predicted_by = None
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
 
@@ -206,8 +210,9 @@ class NewtonEngine(Engine):
         self.model = new
         self.take(new.w, new.product, new.b)
         self.predicted = feasible(problem, self.predicted)
-        for alpha in (feasible(problem, self.slopes(new)), self.predicted):
-            self.measure(alpha, self.part.pull(alpha))
+        own = feasible(problem, self.slopes(new))
+        for alpha, rule in ((own, self.rule_of(new)), (self.predicted, self.predicted_by)):
+            self.measure(alpha, self.part.pull(alpha), rule)
         narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
         lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
         self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
@@ -227,6 +232,10 @@ class NewtonEngine(Engine):
         """Derivatives of the smoothed loss, which are in F."""
         return self.samples.slopes(self.loss, self.samples.shifted(model.product, model.b))
 
+    def rule_of(self, model: _Model) -> Rule:
+        """The rule of these."""
+        return Rule(SparseVector.of(model.w), model.b, self.loss)
+
     def smoothed_gap(self, model: _Model) -> float:
         """Gap of the smoothed relaxation."""
         return model.value - max(map(self.smoothed_dual, (self.slopes(model), self.predicted)))
@@ -245,6 +254,7 @@ class NewtonEngine(Engine):
         samples = self.samples
         margins, best = samples.shifted(model.product, model.b), model
         slopes = self.predicted = self.slopes(model)
+        self.predicted_by = self.rule_of(model)
         gradient = self.part.pull(slopes)
         curvature = samples.curvatures(self.loss, margins)
         futile = 0  # attempts in a row of which no size will do
@@ -257,7 +267,9 @@ class NewtonEngine(Engine):
             direction = target - model.w
             change = self.part.margins(direction)
             if attempt == 0:
-                self.predicted = self.linear_slopes(slopes, curvature, change)
+                drift = samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
+                self.predicted = self.linear_slopes(slopes, curvature, change, drift)
+                self.predicted_by = replace(self.predicted_by, step=SparseVector.of(direction), drift=drift)
             taken = self.descent(model, direction, change, promised)
             if taken is None:
                 futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
@@ -282,13 +294,12 @@ class NewtonEngine(Engine):
 
         return longest_step(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES, trial, gains)
 
-    def linear_slopes(self, slopes: Rows, curvature: Rows, change: Rows) -> Rows:
+    def linear_slopes(self, slopes: Rows, curvature: Rows, change: Rows, drift: Intercept) -> Rows:
         """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.
 
         They are the dual point of the quadratic model: where the loss bends so sharply that rounding of the margins moves the
         slopes, these satisfy the optimality conditions and those of the new model do not.
         """
-        drift = self.samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
         bent = self.samples.bent(curvature, change, drift)
         return self.samples.map(lambda y, s, a, c: a + c, slopes, bent)
 
@@ -369,7 +380,7 @@ class GradientEngine(Engine):
             self.last, self.momentum, self.b = w, following, b
         self.take(w, self.part.margins(w), self.b)
         alpha = feasible(problem, self.samples.slopes(self.loss, self.u))
-        self.measure(alpha, self.part.pull(alpha))
+        self.measure(alpha, self.part.pull(alpha), Rule(SparseVector.of(w), self.b, self.loss))
 
     def rise(self, y: Vector, u: Vector, before: Vector) -> Vector:
         """By how much the losses rise."""

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from diht.duality import Bound, lower_bound, null_dual
 from diht.problem import Problem
+from diht.rule import Rule
 from diht.selection import top_k
 from diht.solvers.base import Point, Solver, Start, evaluated
 from diht.solvers.engines import Engine, engine_for, newton_pays
@@ -45,11 +46,12 @@ class RelaxedState:
     """The relaxation on a working set, and the best bound on all features."""
 
     g: Vector  # X'(s alpha) of the last dual point
-    bound: Bound  # the best so far
+    bound: Bound  # the best so far, and the rule of its dual point where there is one
     features: Indices | None  # the working set, ascending; None for all
     engine: Engine
     stop: Callable[[], bool]
     settled: bool = False
+    rule: Rule | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,9 @@ class Relaxed(Solver):
         state.g = problem.samples.pull(engine.alpha) if known is None else known
         bound = lower_bound(problem, engine.alpha, state.g)
         if bound.value > state.bound.value:
-            state.bound = bound
+            state.bound, state.rule = bound, engine.rule
+            if state.rule is not None and state.features is not None:
+                state.rule = state.rule.among(state.features, problem.shape[1])
         missing = _missing(problem, state.features, state.g)
         gap = engine.value - state.bound.value
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
