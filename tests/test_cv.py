@@ -83,18 +83,24 @@ def test_scores_are_those_of_a_loop_over_folds(weighted, standardize):
     assert model.best_score_ == results["mean_test_score"][best]
 
 
-def test_scores_of_a_classifier_with_three_classes():
+@pytest.mark.parametrize("multiclass", ["shared", "ovr"])
+def test_scores_of_a_classifier_with_three_classes(multiclass):
     X, _ = regression(n=90)
     y = np.array(["a", "b", "c"])[np.digitize(X[:, 1] + X[:, 4], [-1.0, 2.0])]
     cv = StratifiedKFold(3)
-    model = SparseClassifierCV(ks=[1, 3], lams=0.1, cv=cv, scoring="neg_log_loss", class_weight="balanced").fit(X, y)
+    settings = {"class_weight": "balanced", "multiclass": multiclass}
+    model = SparseClassifierCV(ks=[1, 3], lams=0.1, cv=cv, scoring="neg_log_loss", **settings).fit(X, y)
     for i, (train, test) in enumerate(cv.split(X, y)):
         for j, k in enumerate([1, 3]):
-            plain = SparseClassifier(k=k, lam=0.1, class_weight="balanced").fit(X[train], y[train])
+            plain = SparseClassifier(k=k, lam=0.1, **settings).fit(X[train], y[train])
             score = -log_loss(y[test], plain.predict_proba(X[test]))
             assert model.cv_results_[f"split{i}_test_score"][j] == pytest.approx(score, rel=1e-3)
     assert model.coef_.shape == (3, 8)
-    assert len(model.path_) == len(model.certificate_) == 3
+    if multiclass == "ovr":
+        assert len(model.path_) == len(model.certificate_) == 3
+    else:
+        assert [point.k for point in model.path_] == [1, 3]
+        assert len(model.support_) <= model.best_k_
     assert_array_equal(model.classes_, ["a", "b", "c"])
 
 

@@ -152,7 +152,7 @@ def test_the_model_without_a_ridge_is_a_plain_one_elsewhere_and_has_no_certifica
 
 def test_several_classes_and_class_weights_have_an_equation_each():
     X, y = iris_like()
-    model = SparseClassifier(k=2, lam=0.1, class_weight="balanced").fit(X, y)
+    model = SparseClassifier(k=2, lam=0.1, class_weight="balanced", multiclass="ovr").fit(X, y)
     free = debiased(model, X, y)
     for j, label in enumerate("abc"):
         support = np.flatnonzero(model.coef_[j])
@@ -191,7 +191,7 @@ def test_separable_classes_have_one_clear_error():
             assert debiased(model, X, y).score(X, y) == 1.0
     y = np.array(["a", "b", "c"])[np.digitize(X[:, 2], [-1.0, 1.0])]
     with pytest.raises(ValueError, match="class 'a': without a ridge"):
-        debiased(SparseClassifier(k=1, lam=0.1).fit(X, y), X, y)
+        debiased(SparseClassifier(k=1, lam=0.1, multiclass="ovr").fit(X, y), X, y)
 
 
 def test_signs_are_kept():
@@ -294,7 +294,7 @@ def test_selection_anew_shows_what_is_a_matter_of_chance():
 def test_intervals_of_several_classes_and_of_those_that_choose_k():
     X, y = iris_like()
     weights = some_weights(len(y))
-    model = SparseClassifierCV(ks=[1, 2], lams=0.1, cv=3, class_weight="balanced").fit(X, y, weights)
+    model = SparseClassifierCV(ks=[1, 2], lams=0.1, cv=3, class_weight="balanced", multiclass="ovr").fit(X, y, weights)
     found = bootstrap(model, X, y, n_resamples=10, sample_weight=weights, random_state=0)
     assert_array_equal(found.equation, np.repeat([0, 1, 2], np.count_nonzero(model.coef_, axis=1) + 1))
     assert found.classes == ("a", "b", "c")
@@ -450,7 +450,7 @@ def test_other_classes_and_no_fit():
 
 def test_pictures_and_tables(monkeypatch):
     X, y = iris_like()
-    model = SparseClassifier(k=2, lam=0.1).fit(X, y)
+    model = SparseClassifier(k=2, lam=0.1, multiclass="ovr").fit(X, y)
     intervals = bootstrap(model, X, y, n_resamples=5, random_state=0)
     stability = stability_selection(model, X, y, n_resamples=4, random_state=0)
     for figure in (intervals.plot(), stability.plot()):

@@ -236,6 +236,9 @@ def test_certificates_of_the_estimators_speak_of_the_users_features() -> None:
     assert len(repr(certificate)) < 300
     classes = np.digitize(X[:, 5] / X[:, 5].std(), [-0.5, 0.5])
     several = SparseClassifier(k=1, lam=0.1, standardize=True).fit(X, classes)
+    assert several.certificate_.drop_cost.shape == (12,)
+    assert several.certificate_.required.tolist() == [5]
+    several.set_params(multiclass="ovr").fit(X, classes)
     assert [c.drop_cost.shape for c in several.certificate_] == [(12,)] * 3
     assert several.certificate_[0].required.tolist() == [5]
 

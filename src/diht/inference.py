@@ -223,13 +223,7 @@ class _Data:
             raise ValueError(
                 f"y must hold the estimator's classes {estimator.classes_.tolist()}, got {found.tolist()[:10]}"
             )
-        targets = estimator._class_targets(found, codes)
-        if len(targets) < len(estimator._rows()):
-            raise ValueError(
-                "estimator must have an equation of its own for each class here, got one whose classes share features: "
-                "fit with multiclass='ovr'"
-            )
-        return cls(X, y, targets, codes, weights, None)
+        return cls(X, y, estimator._class_targets(found, codes), codes, weights, None)
 
     def weights(self, estimator: Estimator, counts: Vector) -> Vector:
         """Weights of a resample, which sum to one."""
@@ -317,7 +311,12 @@ class _Row:
 
 
 def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
-    """Return the equations of a fitted estimator."""
+    """Return the equations of a fitted estimator; ValueError where classes share features."""
+    if len(data.targets) < len(estimator._rows()):
+        raise ValueError(
+            "estimator must have an equation of its own for each class here, got one whose classes share features: "
+            "fit with multiclass='ovr'"
+        )
     coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
     names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
     sign = signs_of(estimator.sign, names, d)
