@@ -180,6 +180,14 @@ class Problem:
         object.__setattr__(other, "_memo", {})
         return other
 
+    def sampled(self, n: int, rng: np.random.Generator) -> Problem:
+        """The problem of about n of the samples, chosen at random, on a copy of them."""
+        other = self.replaced()
+        part = self.samples.partition(max(1, self.samples.size // (n * self.n_targets)), rng)[0]
+        object.__setattr__(other, "samples", self.samples.taken(part))
+        object.__setattr__(other, "_memo", {})
+        return other
+
     def restricted(self, features: NDArray[np.int64]) -> Problem:
         """The problem of some features alone, on a compact copy of them."""
         other = self.replaced(constraint=self.constraint.within(features))

@@ -243,6 +243,10 @@ class Samples(ABC):
         """Return the sum of the weights of a part."""
 
     @abstractmethod
+    def taken(self, part: Rows) -> Samples:
+        """Return the samples of a part, their weights divided by their sum, with X dense and in memory: for few samples."""
+
+    @abstractmethod
     def columns(self, features: Indices) -> Samples:
         """Return the samples of some features alone, on a compact copy of them."""
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Curvature, Design, Step, spectral_bound, stacked
+from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound, stacked
 from diht.design.gram import Gram, PreciseGram
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.memory import ChosenInMemory, MemorySamples
@@ -153,6 +153,13 @@ class BlockSamples(Samples):
     def _split(self, part: Indices) -> tuple[Indices, ...]:
         owner = np.searchsorted(self._starts, part, side="right") - 1
         return tuple(part[owner == i] - start for i, start in enumerate(self._starts.tolist()))
+
+    def taken(self, part: Rows) -> MemorySamples:
+        """Return the samples of a part, in one piece."""
+        own = [block.taken(rows) for block, rows in zip(self.blocks, part, strict=True) if len(rows)]
+        s = np.concatenate([block.s[rows] for block, rows in zip(self.blocks, part, strict=True)])
+        X, y = np.vstack([each.design.toarray() for each in own]), np.concatenate([each.y for each in own])
+        return MemorySamples(DenseDesign(X), y, s / s.sum())
 
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""

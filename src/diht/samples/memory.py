@@ -148,6 +148,11 @@ class MemorySamples(Samples):
         """Return the indices of each part."""
         return list(make_blocks(blocks, self.size, rng))
 
+    def taken(self, part: Rows) -> MemorySamples:
+        """Return the samples of a part, with X dense."""
+        s = self.s[part]
+        return MemorySamples(DenseDesign(self.design.rows(part)), self.y[part], s / s.sum())
+
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
         return float(self.s[part].sum())

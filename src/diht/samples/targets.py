@@ -256,6 +256,12 @@ class TargetSamples(Samples):
         """Cut the samples into parts, the same for every target."""
         return self.one.partition(blocks, rng)
 
+    def taken(self, part: Rows) -> TargetSamples:
+        """Return the samples of a part, in one piece."""
+        own = [target.taken(part) for target in self.targets]
+        one, y = own[0], np.stack([each.fetch(each.y) for each in own])
+        return TargetSamples(one, y, self.n_targets, self.coupled, self.design.target, self.design.column)
+
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
         return self.one.weight(part)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
 
+from diht.design.threads import blas_threads
 from diht.fit import Fit
 from diht.problem import Problem
 from diht.solvers.base import Point, Solver, Start, never
@@ -26,6 +28,7 @@ from diht.solvers.stages import (
     RelaxationSolution,
     Reselection,
     RidgeRounding,
+    RowSample,
     Shift,
     Stage,
     Swaps,
@@ -36,7 +39,8 @@ __all__ = ["STAGES", "Auto"]
 
 STAGES: tuple[Stage, ...] = (
     Beginning(),  # the start's model, the first dual point's bound
-    RidgeRounding(),  # a first model: of a small X,
+    RowSample(),  # a first model: of many rows, that of some,
+    RidgeRounding(),  # of a small X,
     DualRounding(),  # of a large one,
     ForwardSelection(),  # and under a weak ridge
     EarlyShift(),  # squared loss, more samples than features: swaps, a larger ridge from the data's curvature
@@ -71,8 +75,17 @@ class Auto(Solver):
     def init(self, problem: Problem, start: Start) -> AutoState:
         """Plan the work."""
         state = AutoState(problem, start, self.random_state)
-        state.work = self._work(state)
+        state.work, state.solve_part = self._work(state), partial(self._solved, start.stop)
         self.advance(problem, state)
+        return state
+
+    def _solved(self, stop: Callable[[], bool], problem: Problem) -> AutoState:
+        """Go through all stages on another problem, unless the time is up."""
+        state = AutoState(problem, Start(stop=stop), self.random_state)
+        with blas_threads(problem.design.long_products):
+            for _ in self._work(state):
+                if stop():
+                    break
         return state
 
     def _work(self, state: AutoState) -> Iterator[None]:

@@ -30,6 +30,8 @@ Indices = NDArray[np.int64]
 
 _NEWTON = 5e8  # operations of a Hessian up to which Newton's method is preferred
 _NEWTON_ENTRIES = 2e7  # entries of the working set's dense copy
+# Of an X that is dense itself (bytes for each entry): a Hessian of so many columns takes no longer than some epochs of ascent.
+_DENSE, _NEWTON_DENSE, _NEWTON_EACH = 4.0, 1e8, 300.0
 _WORK = 2e5  # entries that coordinate ascent reads between two looks at its gap
 _FEWEST_EPOCHS, _MOST_EPOCHS = 2, 20
 _STRENGTH = 0.3  # of the proximal term, as a multiple of lam, at least
@@ -421,5 +423,7 @@ def engine_for(
 def newton_pays(problem: Problem, n_features: int) -> bool:
     """Whether a Hessian of so many features is cheap enough."""
     design = problem.samples.design
-    limit = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON
-    return design.entries(n_features) <= _NEWTON_ENTRIES and design.dense_gram_cost(n_features) <= limit
+    limit, entries = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON, design.entries(n_features)
+    if design.nbytes >= _DENSE * design.entries():
+        return entries <= _NEWTON_DENSE and design.dense_gram_cost(n_features) <= max(limit, _NEWTON_EACH * entries)
+    return entries <= _NEWTON_ENTRIES and design.dense_gram_cost(n_features) <= limit

@@ -17,6 +17,7 @@ MANY = 1000  # features of a model from which on a refit takes long: it is rough
 MOST_SHIFTED = 6000  # features whose Gram matrix is formed for a shift: more take long, and gigabytes
 
 _SMALL = 2e6  # entries of X up to which every start is searched; beyond, only those near to the incumbent
+_ROWS_EACH, _MANY_ENTRIES = 200, 4e6  # rows for each column, and entries of X, from which on some rows are solved first
 _CHEAP_RIDGE = 1e8  # operations of a ridge regression up to which it comes first: milliseconds
 _MOST_GREEDY = 50  # features up to which a model is grown one by one: more take long, and early choices mislead
 _FEW = 10  # features of a model that is grown in less time than a relaxation for a larger ridge takes
@@ -39,6 +40,12 @@ class Profile:
     def is_small(self) -> bool:
         """Whether X is so small that every start is worth a search."""
         return self.problem.samples.design.entries() * self.problem.n_targets <= _SMALL
+
+    @property
+    def has_many_rows(self) -> bool:
+        """Whether some of the rows tell nearly as much as all, at a small part of their cost."""
+        n, d = self.problem.shape
+        return n >= _ROWS_EACH * (d + 1) and float(n) * d >= _MANY_ENTRIES
 
     @property
     def is_shiftable(self) -> bool:

@@ -334,11 +334,12 @@ def _along(objective: Objective, model: Fit, direction: Vector, curvature: Rows)
 
 
 def _expanded(model: Fit, decrease: float, trial: Fit, along: Callable[[float], Fit]) -> Fit:
-    """Double a whole step while that lowers phi, if it gained more than the half of `decrease` that a quadratic does.
+    """Double a whole step while that lowers phi, if it halved phi and gained more than a quadratic does, half of `decrease`.
 
     Where classes are separable the loss falls exponentially, and a whole step divides it by e whatever is left of it.
     """
-    if not model.objective - trial.objective > _FASTER * decrease:
+    fall = model.objective - trial.objective
+    if not fall > max(_FASTER * decrease, 0.5 * model.objective):
         return trial
     size = 2.0
     while (longer := along(size)).objective < trial.objective:

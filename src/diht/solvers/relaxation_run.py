@@ -53,6 +53,12 @@ class RelaxationRun:
         relaxed = Relaxed(random_state=random_state)
         return cls(problem, relaxed, relaxed.init(problem, start))
 
+    def resume(self, w: Vector, b: Intercept) -> None:
+        """Go on from a relaxed model of all features, where Newton's method solves the relaxation."""
+        engine = self.inner.engine
+        if isinstance(engine, NewtonEngine):
+            engine.begin(w if self.inner.features is None else w[self.inner.features], b)
+
     @property
     def bound(self) -> Bound:
         """The best bound so far."""

@@ -33,6 +33,7 @@ __all__ = [
     "RelaxationSolution",
     "Reselection",
     "RidgeRounding",
+    "RowSample",
     "Shift",
     "Stage",
     "Swaps",
@@ -48,6 +49,8 @@ _FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give furthe
 _MOST_STEPS = 30  # on each of them
 _PROMISING = 0.01  # relative distance to the best objective at which a start in a large X is searched
 _SHIFT_ACCURACY = 1e-7
+_SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, and for each column
+_SAMPLED_MODELS = 3  # of theirs that are fitted to all rows
 _MOST_REMOVED = 3  # features that a perturbation forbids
 
 
@@ -80,6 +83,27 @@ class Beginning(Stage):
         state.first = state.start.primal(state.problem)
         state.pool.add(state.first)
         yield
+
+
+class RowSample(Stage):
+    """Solve the problem of some of the rows, where there are many, fit its best supports, and go on from its relaxation."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.has_many_rows
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        assert state.solve_part is not None
+        assert state.relaxation is not None
+        n_rows = max(_SAMPLE, _SAMPLE_EACH * state.problem.shape[1])
+        part = state.solve_part(state.problem.sampled(n_rows, np.random.default_rng(state.random_state)))
+        state.sampled = True
+        for fit in list(part.pool)[:_SAMPLED_MODELS]:
+            state.fit(fit.support, fit.w, fit.b)
+            yield
+        if part.relaxation is not None:
+            state.relaxation.resume(part.relaxation.models()[0], part.relaxation.b)
 
 
 class RidgeRounding(Stage):
@@ -257,7 +281,7 @@ class Continuation(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        if not state.exceeds(LOOSE):
+        if not state.exceeds(LOOSE) or state.sampled:
             return
         problem, alpha = state.problem, None
         searches_all = state.profile.is_small or problem.loss.is_squared_error

@@ -71,6 +71,8 @@ class AutoState:
     relaxation: RelaxationRun | None = None
     searched: set[bytes] = field(default_factory=set)  # supports at either end of a search
     descended: set[bytes] = field(default_factory=set)  # those of descents
+    sampled: bool = False  # whether some of the rows were solved first
+    solve_part: Callable[[Problem], AutoState] | None = None  # all stages on another problem
     refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
 
     def __post_init__(self) -> None:
