@@ -3,9 +3,8 @@
     python benchmarks/tall.py [--repeats 5] [--sizes 1000000x30 200000x50] > tall.md
 
 A feature is normal plus 0.6 of its left neighbour, 8 have normal coefficients, the noise has deviation 2; labels are drawn from the
-logistic model without it. k = 5, lam = 0.001, standardised columns, one thread; medians of the repeats, kernels warm. "Rows first" is
-what the stage `RowSample` of `auto` does; without it every stage reads all rows. "Best model" is when the final objective was first met
-to 1e-6 of it.
+logistic model without it. k = 5, lam = 0.001, standardised columns, one thread; medians of the repeats, kernels warm. "All rows at
+once" leaves out the stage `RowSample` of `auto`. The best model is there when the final objective was first met to 1e-6 of it.
 """
 
 from __future__ import annotations
