@@ -8,6 +8,7 @@ from typing import Any
 
 import mpmath
 import numpy as np
+import scipy.sparse as sp
 from mpmath import mp, mpf
 from numpy.typing import NDArray
 
@@ -277,3 +278,13 @@ def exactly_balanced(problem: Problem, alpha: list[mpf]) -> list[mpf]:
         return alpha
     sign, factor = (1, negative / positive) if positive > negative else (-1, positive / negative)
     return [factor * ai if sign * ai > 0 else ai for ai in alpha]
+
+
+def scaled_words(seed: int = 9, n: int = 100, d: int = 60) -> tuple[sp.csr_array, np.ndarray]:
+    """Words of a few documents each, divided by their standard deviations."""
+    rng = np.random.default_rng(seed)
+    X = (rng.random((n, d)) < 0.4 / (1.0 + np.arange(d) / 4.0)).astype(np.float64)
+    X = X[:, X.std(axis=0) > 0.0]
+    signal = X @ (rng.standard_normal(X.shape[1]) * (rng.random(X.shape[1]) < 0.4) * 2.0)
+    y = np.where(signal - signal.mean() + rng.logistic(size=n) > 0, 1.0, -1.0)
+    return sp.csr_array(X / X.std(axis=0)), y

@@ -31,11 +31,12 @@ from diht.solvers.stages import (
     RowSample,
     Shift,
     Stage,
+    SwapOptimality,
     Swaps,
 )
 from diht.solvers.state import AutoState, Budget
 from diht.structure import constrained
-from oracle import best_subset, clear_data, small_data, some_weights, targets
+from oracle import best_subset, clear_data, scaled_words, small_data, some_weights, targets
 from test_relaxed import Quantile
 
 
@@ -207,6 +208,7 @@ CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
         0.01,
         medium(Squared()),
     ),
+    SwapOptimality: (Problem(*scaled_words(), Logistic(), 4, 1e-3, None, True), "objective", 0.01, None),
 }
 
 

@@ -375,6 +375,7 @@ class _Loop:
             status,
             self.limits.tol,
             pool=() if pool is None else pool.models(problem),
+            swap_optimal=self.method.swap_optimal(state),
             last=last.fit.model(problem),
             last_alpha=None if last.alpha is None else problem.samples.copy(last.alpha),
             n_iter=n_iter,

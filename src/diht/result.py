@@ -296,6 +296,10 @@ class Result:
         The figures with their proof.
     solver : str
         The method that ran, as it would be typed.
+    swap_optimal : bool or float
+        True if no exchange of one feature (or group) of the model for another, all coefficients fitted anew, lowers the objective
+        by more than 1e-9 of it: each is ruled out by a bound, or was fitted. A number where that would take too long: none lowers
+        the objective by more. False where a limit on time came first, and for methods that do not look at exchanges.
     """
 
     w: NDArray[Any]
@@ -312,6 +316,7 @@ class Result:
     seconds: float
     trace: Trace = field(repr=False)
     solver: str
+    swap_optimal: bool | float = False
 
     @property
     def model(self) -> Model:

@@ -206,6 +206,7 @@ class Condensed:
             seconds=perf_counter() - self.begun,
             trace=Trace(list(map(self.iterate, result.trace))),
             solver=result.solver,
+            swap_optimal=result.swap_optimal,
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht import exact
+from diht.design.entries import DenseEntries, Entries
 from diht.design.step import Codes, Step, Vector
 from diht.design.threads import run_parts
 
@@ -159,6 +160,15 @@ class Features(ABC):
     def constants(self, features: Index) -> Vector:
         """Return the value of each of some columns that is constant, NaN for the others."""
 
+    @property
+    def is_centred(self) -> bool:
+        """Whether constants are subtracted from columns on the way."""
+        return False
+
+    def pieces(self, features: Index, most: float) -> list[Index]:
+        """Cut features into groups whose columns have at most so many entries, but for single ones."""
+        return _cut_at(features, np.full(len(features), float(self.shape[0])), most)
+
 
 class Design(Features):
     r"""The matrix :math:`X` of N samples (rows) and d features (columns), through its products.
@@ -231,6 +241,10 @@ class Design(Features):
     @abstractmethod
     def columns(self, support: Index) -> Design:
         """Return a compact copy restricted to some features."""
+
+    def column_entries(self, features: Index) -> Entries:
+        """Return the entries of some columns, to be visited one by one; for few features."""
+        return DenseEntries(self.columns(features).toarray())
 
     @abstractmethod
     def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
@@ -343,6 +357,12 @@ class Design(Features):
         """Whether no stored entry is negative (of the data, before a view's center and scale)."""
 
 
+def _cut_at(features: Index, counts: Vector, most: float) -> list[Index]:
+    """Cut features, each with its count, into groups of consecutive ones whose counts add up to about `most`."""
+    before = np.cumsum(counts) - counts
+    return np.split(features, np.flatnonzero(np.diff(before // most)) + 1) if len(features) else []
+
+
 class Visits(NamedTuple):
     """A matrix whose rows are visited one after the other.
 
@@ -413,6 +433,10 @@ class StoredDesign(Design):
     def raw(self) -> tuple[StoredDesign, Vector | None]:
         """Return the matrix itself."""
         return self, None
+
+    def pieces(self, features: Index, most: float) -> list[Index]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        return _cut_at(features, self._column_counts()[features], most)
 
     def with_threads(self, n_threads: int) -> StoredDesign:
         """Return the same data, for so many threads."""

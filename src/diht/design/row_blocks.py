@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diht.design.base import ENTRIES_PER_THREAD, NO_INDEX, BlockWork, Design, Index, StoredDesign, Visits, frozen
+from diht.design.entries import Entries
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
 
@@ -199,6 +200,10 @@ class RowBlocks(StoredDesign):
         """Return a compact copy restricted to some features, in one piece."""
         first, *others = (block.columns(support) for block in self.blocks)
         return first.joined(others, self.n_threads)
+
+    def column_entries(self, features: Index) -> Entries:
+        """Return the entries of some columns, of all blocks in one piece."""
+        return self.columns(features).column_entries(np.arange(len(features)))
 
     def local(self) -> StoredDesign:
         """Return a copy in one piece."""

@@ -24,6 +24,7 @@ from diht.design.base import (
     frozen_vector,
     frozen_view,
 )
+from diht.design.entries import SparseEntries
 from diht.design.step import Codes, Vector
 from diht.design.threads import run_parts
 
@@ -305,6 +306,20 @@ class SparseDesign(StoredDesign):
         arrays = self._kept_columns(support) if self._columns_pay(support) else self._kept_entries(support)
         kept = sp.csr_array(arrays, shape=(self.shape[0], support.size))
         return SparseDesign(kept, self.n_threads, self._nonnegative)
+
+    def column_entries(self, features: Index) -> SparseEntries:
+        """Return the stored entries of some columns; from the CSC, if it is there or will pay."""
+        if self._csc is None and not self._columns_pay(features):
+            return self.columns(features)._entries(np.arange(len(features)))
+        self._passes += self.fraction(features)
+        return self._entries(features)
+
+    def _entries(self, features: Index) -> SparseEntries:
+        arrays = self._by_columns()
+        counts = np.diff(arrays.indptr)[features].astype(np.int64)
+        first = np.repeat(arrays.indptr[:-1][features] - (np.cumsum(counts) - counts), counts)
+        chosen = first + np.arange(len(first))
+        return SparseEntries(arrays.data[chosen].astype(np.float64), arrays.indices[chosen], counts)
 
     def _kept_columns(self, support: Index) -> tuple[Vector, Index, Index]:
         """Return the CSR arrays of some features, read from the CSC."""

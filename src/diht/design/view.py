@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Features, Index, StoredDesign, Visits, frozen, gamma
 from diht.design.dense import SMALL, DenseDesign
+from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
@@ -243,6 +244,11 @@ class AffineView(Design):
         return gram if self.scale is None else gram / np.outer(self.scale, self.scale)
 
     @property
+    def is_centred(self) -> bool:
+        """Whether there are centres."""
+        return self.center is not None
+
+    @property
     def long_products(self) -> bool:
         """Whether those of the base are."""
         return self.base.long_products
@@ -262,6 +268,19 @@ class AffineView(Design):
         held = self.center != 0.0
         held[self.base.occupied()] = True
         return np.flatnonzero(held)
+
+    def column_entries(self, features: Index) -> Entries:
+        """Return the entries of some columns: of sparse ones as they are stored but for their scale, of others centred."""
+        found = self.base.column_entries(features)
+        if self.center is not None and isinstance(found, DenseEntries):
+            found.x = found.x - self.center[features]
+        if self.scale is not None:
+            found.x = found.x / found.per(self.scale[features])
+        return found
+
+    def pieces(self, features: Index, most: float) -> list[Index]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        return self.base.pieces(features, most)
 
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""

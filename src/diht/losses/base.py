@@ -124,6 +124,8 @@ class Loss(Declared, ABC):
         Whether l*' is finite on all of F, without which the explicit dual step is of no use.
     of_differences : bool
         Whether l(u, y) depends on y - u alone.
+    concordant : bool
+        Whether the logarithm of l'' changes by at most 1 per unit of u. Bounds on what a further feature can gain need it.
     reach : float
         The prediction in float64 beyond which l would overflow, and goes on as a straight line instead.
     is_likelihood : bool
@@ -141,6 +143,7 @@ class Loss(Declared, ABC):
     explicit: ClassVar[bool] = True
     of_differences: ClassVar[bool] = False
     nonnegative_targets: ClassVar[bool] = False
+    concordant: ClassVar[bool] = False
     reach: ClassVar[float] = math.inf
     link: ClassVar[str] = "identity"
     score: ClassVar[str] = "r2"

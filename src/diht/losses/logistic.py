@@ -31,6 +31,7 @@ class Logistic(Loss):
     link: ClassVar[str] = "logit"
     mu: ClassVar[float] = 4.0
     smoothness: ClassVar[float] = math.inf
+    concordant: ClassVar[bool] = True
     explicit: ClassVar[bool] = False  # l*' is infinite at the ends of F
 
     def value(self, u: Array, y: Array) -> Array:

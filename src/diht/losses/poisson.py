@@ -35,6 +35,7 @@ class Poisson(Loss):
     explicit: ClassVar[bool] = False  # l*' is infinite where p = 0
     reach: ClassVar[float] = _REACH * math.log(sys.float_info.max)
     smoothness: ClassVar[float] = math.inf
+    concordant: ClassVar[bool] = True
     nonnegative_targets: ClassVar[bool] = True
     is_likelihood: ClassVar[bool] = True
     link: ClassVar[str] = "log"

@@ -2,15 +2,18 @@
 
 from diht.samples.base import Curvatures, Intercept, Rows, Samples, added
 from diht.samples.blocks import BlockSamples
+from diht.samples.lines import Along, Lines
 from diht.samples.memory import MemorySamples, null_intercept
 from diht.samples.partition import Blocks, check_blocks
 from diht.samples.targets import TargetSamples
 
 __all__ = [
+    "Along",
     "BlockSamples",
     "Blocks",
     "Curvatures",
     "Intercept",
+    "Lines",
     "MemorySamples",
     "Rows",
     "Samples",

@@ -25,6 +25,7 @@ from diht.design import CoordinateAscent, EndOfPath, Features, ProximalAscent, S
 from diht.design.gram import Gram, PreciseGram
 from diht.intercept import added, balanced, best_intercept
 from diht.losses import Loss, Pieces
+from diht.samples.lines import Lines
 from diht.samples.partition import Blocks
 
 __all__ = ["Chosen", "Curvatures", "Intercept", "Rows", "Samples", "added"]
@@ -242,6 +243,13 @@ class Samples(ABC):
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
 
+    def lines(self, features: Indices, beside: Samples, whole: bool = False) -> Lines:
+        """Return the columns of some features, entry by entry, beside these samples with a few others, whose X is dense.
+
+        Of sparse columns those that are stored, as they are before they are centred, unless the `whole` columns are asked for.
+        """
+        raise self._of_several_targets()
+
     @abstractmethod
     def taken(self, part: Rows) -> Samples:
         """Return the samples of a part, their weights divided by their sum, with X dense and in memory: for few samples."""
@@ -293,6 +301,17 @@ class Samples(ABC):
     @abstractmethod
     def square_sum(self, part: Rows) -> float:
         """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+
+    def extent(self, W: Vector, b: Vector) -> Vector:
+        """Return ``max_i |x_i.w + b|`` for each of several models, one in each column of W: for few features, X dense."""
+        raise self._of_several_targets()
+
+    def largest_entries(self) -> Vector:
+        """Return the largest entry, in size, of every column: for few features."""
+        raise self._of_several_targets()
+
+    def _of_several_targets(self) -> TypeError:
+        return TypeError("samples of several targets are not walked along a column")
 
     @abstractmethod
     def formed(self) -> Samples:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound, stacked
 from diht.design.gram import Gram, PreciseGram
 from diht.samples.base import Chosen, Rows, Samples, added
+from diht.samples.lines import BlockLines
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.partition import Blocks, make_blocks
 
@@ -123,6 +124,12 @@ class BlockSamples(Samples):
         """Return the samples of some features alone, on compact copies of them."""
         return BlockSamples([block.columns(features) for block in self.blocks])
 
+    def lines(self, features: Indices, beside: Samples, whole: bool = False) -> BlockLines:
+        """Return those of the blocks."""
+        assert isinstance(beside, BlockSamples)
+        own = zip(self.blocks, beside.blocks, strict=True)
+        return BlockLines([block.lines(features, part, whole) for block, part in own])
+
     def holds(self, rows: Rows) -> bool:
         """Tell whether something is a tuple of vectors, one of each block."""
         if not isinstance(rows, tuple) or len(rows) != len(self.blocks):
@@ -164,6 +171,14 @@ class BlockSamples(Samples):
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
         return added(block.weight(own) for block, own in zip(self.blocks, part, strict=True))
+
+    def extent(self, W: Vector, b: Vector) -> Vector:
+        """Return the largest of the blocks' own."""
+        return np.asarray(np.max([block.extent(W, b) for block in self.blocks], axis=0))
+
+    def largest_entries(self) -> Vector:
+        """Return the largest of the blocks' own."""
+        return np.asarray(np.max([block.largest_entries() for block in self.blocks], axis=0))
 
     def formed(self) -> BlockSamples:
         """Return the samples with X dense, in float64."""

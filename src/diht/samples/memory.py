@@ -20,9 +20,11 @@ from diht.design import (
     central_path,
     spectral_bound,
 )
+from diht.design.entries import DenseEntries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
 from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.lines import MemoryLines
 from diht.samples.partition import Blocks, make_blocks
 
 __all__ = ["MemorySamples", "null_intercept"]
@@ -101,6 +103,13 @@ class MemorySamples(Samples):
         """Return the samples of some features alone, on a compact copy of them."""
         return MemorySamples(self.design.columns(features), self.y, self.s)
 
+    def lines(self, features: Indices, beside: Samples, whole: bool = False) -> MemoryLines:
+        """Return the columns of some features, entry by entry."""
+        assert isinstance(beside, MemorySamples)
+        part = self.design.columns(features) if whole else None
+        entries = self.design.column_entries(features) if part is None else DenseEntries(part.toarray())
+        return MemoryLines(entries, beside.design.toarray(copy=False), self.y, self.s)
+
     def holds(self, rows: Rows) -> bool:
         """Tell whether something is an array of as many numbers."""
         return isinstance(rows, np.ndarray) and rows.shape == self.y.shape
@@ -156,6 +165,14 @@ class MemorySamples(Samples):
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
         return float(self.s[part].sum())
+
+    def extent(self, W: Vector, b: Vector) -> Vector:
+        """Return the largest margin, in size, of each of several models."""
+        return np.asarray(np.abs(self.design.toarray(copy=False) @ W + b).max(axis=0, initial=0.0))
+
+    def largest_entries(self) -> Vector:
+        """Return the largest entry, in size, of every column."""
+        return np.asarray(np.abs(self.design.toarray(copy=False)).max(axis=0, initial=0.0))
 
     def formed(self) -> MemorySamples:
         """Return the samples with X dense, in float64."""

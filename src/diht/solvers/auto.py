@@ -31,6 +31,7 @@ from diht.solvers.stages import (
     RowSample,
     Shift,
     Stage,
+    SwapOptimality,
     Swaps,
 )
 from diht.solvers.state import REFIT, AutoState
@@ -52,6 +53,7 @@ STAGES: tuple[Stage, ...] = (
     LargerRidge(),  # swaps for larger ridges where lam is negligible,
     Reselection(),  # forward selection for losses other than the squared one,
     Perturbation(),  # and restarts without a few features of the incumbent
+    SwapOptimality(),  # at the end no swap improves the incumbent
 )
 
 _EXACT_REFIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
@@ -114,10 +116,15 @@ class Auto(Solver):
         """Return the models that came closest to the best."""
         return state.pool
 
+    def swap_optimal(self, state: AutoState) -> bool | float:
+        """Tell whether a swap could improve the best model, or by how much at most."""
+        return state.swap_optimal
+
     def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point | None:
-        """Make sure that no swap improves the best model, and fit it once more; its own dual point may prove more."""
+        """Swap while that improves the best model, as far as the limits allow, and fit it once more: that may prove more."""
         if state.is_open:
             state.search(np.flatnonzero(best.w), best.w, best.b)
+        state.settle()
         best = state.best
         if state.refitted is not None and np.array_equal(best.support, state.refitted):
             return self.observe(problem, state)

@@ -146,6 +146,10 @@ class Solver(ABC):
         """Return the models that came closest to the best, if the method keeps them."""
         return None
 
+    def swap_optimal(self, state: Any) -> bool | float:
+        """Tell whether a swap could improve the best model, or by how much at most; False where a method does not look at swaps."""
+        return False
+
     def epoch(self, state: Any) -> int:
         """Return the number of steps that read about as much as the whole of X."""
         return 1

@@ -36,6 +36,7 @@ __all__ = [
     "RowSample",
     "Shift",
     "Stage",
+    "SwapOptimality",
     "Swaps",
     "shifts",
 ]
@@ -360,3 +361,12 @@ class Perturbation(Stage):
             fit = state.swap(other, np.setdiff1d(best.support, removed), best.w, best.b)
             state.descend(np.flatnonzero(fit.w), fit.w, fit.b)
             yield
+
+
+class SwapOptimality(Stage):
+    """Swap until none improves the incumbent, with the proof that none does."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        state.settle()
+        yield

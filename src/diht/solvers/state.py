@@ -18,6 +18,7 @@ from diht.solvers.pool import Pool
 from diht.solvers.profile import MANY, Profile
 from diht.solvers.refit import refit
 from diht.solvers.relaxation_run import RelaxationRun
+from diht.solvers.swap_optimality import swap_optimum
 from diht.solvers.swaps import swap_search
 
 __all__ = ["CLOSED", "LOOSE", "PERTURBATIONS", "REFIT", "SEARCH_READS", "AutoState", "Budget"]
@@ -33,6 +34,7 @@ PERTURBATIONS = 20  # perturbations in a row without a better model after which 
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
+_EFFORT = 1e8  # entries of columns that the proof that no swap helps may look at: about ten seconds
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
 
@@ -73,6 +75,8 @@ class AutoState:
     descended: set[bytes] = field(default_factory=set)  # those of descents
     sampled: bool = False  # whether some of the rows were solved first
     solve_part: Callable[[Problem], AutoState] | None = None  # all stages on another problem
+    swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
+    settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
 
     def __post_init__(self) -> None:
@@ -181,6 +185,18 @@ class AutoState:
         return swap_search(
             problem, support, w, b, perturbations=perturbations, random_state=self.random_state, stop=stop, pool=pool
         )
+
+    def settle(self) -> None:
+        """Make swaps until none improves the incumbent, and keep what is proved of that."""
+        if self.settled is not None and np.array_equal(self.best.support, self.settled):
+            return
+        undecided = self.screened() if self.is_open else None
+        if undecided is None:
+            self.swap_optimal = True
+        else:
+            left = swap_optimum(undecided, self.best, effort=_EFFORT, stop=self.stop, pool=self.pool).left
+            self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
+        self.settled = self.best.support
 
     def select_forward(self, b: Intercept) -> None:
         """Add features one by one, then swap, from an intercept."""

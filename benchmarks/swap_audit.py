@@ -1,0 +1,340 @@
+"""Does any swap of two features improve the models of `auto`? An audit that shares no code with its search.
+
+    python benchmarks/swap_audit.py --data FOLDER --out audit.json [reuters-money-fx leukemia ...]
+    python benchmarks/swap_audit.py --out audit.json --table      # what is in the file, as a table
+
+FOLDER holds a folder for each data set. A case is a data set, its columns (raw, or scaled to a standard deviation of one, those of
+text after its entries have become 0 and 1), a loss, k and lam; --columns, --losses, --ks and --lams choose among them. Cases that
+the file has are left out, so that a run that was interrupted goes on; --again repeats them.
+
+For a model each of its k features is left out in turn and the others are fitted. From there the objective is minimised along every
+other column alone, exactly, and the --top best columns join in turn, all coefficients and the intercept fitted by Newton's method.
+Columns that cannot pay, as the objective is lam-strongly convex along them, are not looked at. Exit status 1 if a swap improves a
+model by more than 1e-8 of its objective.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from time import process_time
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
+
+from diht import SparseClassifier, SparseRegressor
+from diht.datasets import read_table
+
+TEXT = {
+    "reuters-money-fx": "reuters.trn.bz2",
+    "rcv1-vw-sample": "rcv1-vw-sample.bz2",
+    "a9a": "adult.trn.bz2",
+    "imdb": "imdb.train.bz2",
+    "news20.binary": "news20.binary.xz",
+}
+CLASSES = ("colon-cancer", "leukemia", "duke-breast", "arcene", "madelon")
+NUMBERS = ("riboflavin", "communities-crime")
+NAMES = (*NUMBERS, *CLASSES, *TEXT)
+LOSSES = {"classification": ("logistic", "squared_hinge"), "regression": ("squared", "huber")}
+
+_IMPROVES = 1e-8  # of the objective
+_STEPS = 100  # of Newton's method
+_LINE_STEPS = 60  # of a search along a column
+_TOGETHER = 4_000_000  # entries of X that are looked at together
+
+Vector = np.ndarray
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Losses: value, slope, curvature
+
+
+class Loss(NamedTuple):
+    """Formulas of a loss, each of predictions and targets."""
+
+    value: Callable[[Vector, Vector], Vector]
+    slope: Callable[[Vector, Vector], Vector]
+    curvature: Callable[[Vector, Vector], Vector]
+
+
+def _sigmoid(z: Vector) -> Vector:
+    small = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, small) / (1.0 + small)
+
+
+FORMULAS = {
+    "logistic": Loss(
+        lambda u, y: np.logaddexp(0.0, -y * u),
+        lambda u, y: -y * _sigmoid(-y * u),
+        lambda u, y: _sigmoid(u) * _sigmoid(-u),
+    ),
+    "squared_hinge": Loss(
+        lambda u, y: np.maximum(0.0, 1.0 - y * u) ** 2,
+        lambda u, y: -2.0 * y * np.maximum(0.0, 1.0 - y * u),
+        lambda u, y: np.where(y * u < 1.0, 2.0, 0.0),
+    ),
+    "squared": Loss(lambda u, y: (u - y) ** 2, lambda u, y: 2.0 * (u - y), lambda u, y: np.full_like(u, 2.0)),
+    "huber": Loss(
+        lambda u, y: np.where(np.abs(u - y) <= 1.0, 0.5 * (u - y) ** 2, np.abs(u - y) - 0.5),
+        lambda u, y: np.clip(u - y, -1.0, 1.0),
+        lambda u, y: np.where(np.abs(u - y) <= 1.0, 1.0, 0.0),
+    ),
+}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The oracle
+
+
+@dataclass(frozen=True)
+class Model:
+    """Coefficients of some columns, the intercept, the objective and the predictions."""
+
+    support: Vector
+    w: Vector
+    b: float
+    objective: float
+    u: Vector
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """min (1/N) sum_i l(x_i.w + b, y_i) + (lam/2) ||w||^2; a dense X is centred, which only moves b."""
+
+    X: Any
+    y: Vector
+    loss: Loss
+    lam: float
+
+    @classmethod
+    def of(cls, X: Any, y: Vector, loss: str, lam: float) -> Oracle:
+        """Take X as it is given."""
+        return cls(sp.csc_array(X) if sp.issparse(X) else X - X.mean(axis=0), y, FORMULAS[loss], lam)
+
+    def columns(self, features: Vector) -> Vector:
+        """Some columns, dense."""
+        Z = self.X[:, features]
+        return Z.toarray() if sp.issparse(Z) else Z
+
+    def fit(self, support: Vector, w: Vector | None = None, b: float = 0.0, target: float = np.inf) -> Model:
+        """Newton's method with backtracking; given up where ten times what it promises does not lead below the target."""
+        y, n, lam = self.y, len(self.y), self.lam
+        A = np.column_stack([self.columns(support), np.ones(n)])
+        ridge = np.append(np.full(len(support), lam), 0.0)
+        x = np.zeros(len(support) + 1) if w is None else np.append(w, b)
+
+        def value(x: Vector) -> tuple[float, Vector]:
+            u = A @ x
+            return float(np.mean(self.loss.value(u, y)) + 0.5 * (ridge * x) @ x), u
+
+        now, u = value(x)
+        for step in range(_STEPS):
+            gradient = A.T @ self.loss.slope(u, y) / n + ridge * x
+            curvature = self.loss.curvature(u, y)
+            H = (A.T * curvature) @ A / n + np.diag(ridge)
+            H[-1, -1] += 1e-12 * max(1.0, float(np.trace(H)))  # all curvatures may be zero
+            direction = -np.linalg.solve(H, gradient)
+            promise = -float(gradient @ direction)
+            if promise <= 1e-14 * abs(now) or (step > 1 and now - 5.0 * promise > target):
+                break
+            size = 1.0
+            while size > 1e-12:
+                new, v = value(x + size * direction)
+                if new <= now - 1e-4 * size * promise:
+                    break
+                size *= 0.5
+            else:
+                break
+            x, now, u = x + size * direction, new, v
+        return Model(support, x[:-1], float(x[-1]), now, u)
+
+    def along(self, features: Vector, u: Vector) -> Vector:
+        """The least objective along each of some columns alone, less that where their coefficients are zero."""
+        parts = np.array_split(features, 1 + self._entries(features) // _TOGETHER)
+        return np.concatenate([self._along(part, u) for part in parts])
+
+    def _entries(self, features: Vector) -> int:
+        if sp.issparse(self.X):
+            return int(np.diff(self.X.indptr)[features].sum())
+        return len(self.y) * len(features)
+
+    def _along(self, features: Vector, u: Vector) -> Vector:
+        """Newton's method on the slopes, all columns at once, with a bracket for each that is halved where a step leaves it."""
+        if sp.issparse(self.X):
+            part = self.X[:, features]
+            entries, rows, counts = part.data, part.indices, np.diff(part.indptr)
+        else:
+            part = self.X[:, features]
+            entries, rows = part.T.ravel(), np.tile(np.arange(len(u)), len(features))
+            counts = np.full(len(features), len(u))
+        owner, u, y, n = np.repeat(np.arange(len(features)), counts), u[rows], self.y[rows], len(self.y)
+
+        def total(terms: Vector) -> Vector:
+            return np.bincount(owner, terms, minlength=len(features)) / n
+
+        slope = total(self.loss.slope(u, y) * entries)
+        far = -slope / self.lam
+        low, high = np.minimum(far, 0.0), np.maximum(far, 0.0)
+        t = np.zeros(len(features))
+        for _ in range(_LINE_STEPS):
+            v = u + t[owner] * entries
+            slope = total(self.loss.slope(v, y) * entries) + self.lam * t
+            low, high = np.where(slope < 0.0, t, low), np.where(slope > 0.0, t, high)
+            new = t - slope / (total(self.loss.curvature(v, y) * entries**2) + self.lam)
+            new = np.where((new > low) & (new < high), new, 0.5 * (low + high))
+            if np.all(np.abs(new - t) <= 1e-9 * np.abs(new)):
+                break
+            t = new
+        change = self.loss.value(u + t[owner] * entries, y) - self.loss.value(u, y)
+        return total(change) + 0.5 * self.lam * t**2
+
+    def swaps(self, best: Model, top: int) -> Iterator[tuple[int, int, float]]:
+        """What leaves, what joins and the objective, for all swaps that are fitted."""
+        for out in best.support:
+            kept = best.support != out
+            less = self.fit(best.support[kept], best.w[kept], best.b)
+            g = self.X.T @ self.loss.slope(less.u, self.y) / len(self.y)
+            joining = np.flatnonzero(g**2 > 2.0 * self.lam * (less.objective - best.objective))
+            joining = np.setdiff1d(joining, best.support)
+            if len(joining):
+                joining = joining[np.argsort(self.along(joining, less.u), kind="stable")[:top]]
+            for new in joining.tolist():
+                target = best.objective * (1.0 - _IMPROVES)
+                swapped = self.fit(np.append(less.support, new), np.append(less.w, 0.0), less.b, target)
+                yield int(out), new, swapped.objective
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Cases
+
+
+class Case(NamedTuple):
+    """A problem."""
+
+    name: str
+    columns: str
+    loss: str
+    k: int
+    lam: float
+
+    @property
+    def key(self) -> str:
+        """Its name in the file."""
+        return f"{self.name} {self.columns} {self.loss} k={self.k} lam={self.lam:g}"
+
+
+def load(folder: Path, name: str, columns: str) -> tuple[Any, Vector]:
+    """X and y, without columns that are constant or incomplete."""
+    if name in TEXT:
+        table = read_table(folder / name / TEXT[name])
+        X, y = sp.csr_array(table.X, dtype=np.float64), np.where(np.asarray(table.y, dtype=float) > 0, 1.0, -1.0)
+        return (_scaled_text(X) if columns == "scaled" else X), y
+    with np.load(folder / name / f"{name}.npz", allow_pickle=True) as file:
+        X, y = np.asarray(file["X"], dtype=np.float64), np.asarray(file["y"], dtype=np.float64)
+    X = X[:, ~np.isnan(X).any(axis=0)]
+    X = X[:, X.std(axis=0) > 0.0]
+    return (X / X.std(axis=0) if columns == "scaled" else X), y
+
+
+def _scaled_text(X: Any) -> Any:
+    """Entries to 0 and 1, columns divided by their standard deviation, constant ones dropped."""
+    X = sp.csc_array((X > 0).astype(np.float64))
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    deviation = np.sqrt(mean - mean**2)
+    used = deviation > 1e-7
+    return sp.csr_array(X[:, used] @ sp.diags_array(1.0 / deviation[used]))
+
+
+def audit(case: Case, X: Any, y: Vector, top: int) -> dict[str, Any]:
+    """Fit a model, and look at its swaps."""
+    make = SparseRegressor if case.name in NUMBERS else SparseClassifier
+    start = process_time()
+    model = make(case.k, case.lam, loss=case.loss, standardize=False).fit(X, y)
+    fitted = process_time()
+    oracle = Oracle.of(X, y, case.loss, case.lam)
+    best = oracle.fit(model.support_)
+    known = min(
+        best.objective, float(model.result_.objective)
+    )  # where rounding keeps the oracle from the optimum, the model's
+    tried, improving, (out, new, least) = 0, 0, (-1, -1, known)
+    for leaves, joins, objective in oracle.swaps(best, top):
+        tried += 1
+        improving += objective < known * (1.0 - _IMPROVES)
+        if objective < least:
+            out, new, least = leaves, joins, objective
+    return {
+        **case._asdict(),
+        "objective": float(model.result_.objective),
+        "refitted": best.objective,
+        "gap": float(model.result_.relative_gap),
+        "status": str(model.result_.status),
+        "swap_optimal": model.result_.swap_optimal,
+        "tried": tried,
+        "improving": improving,
+        "swap": [out, new] if improving else None,
+        "swapped": least,
+        "gain": (known - least) / known if improving else 0.0,
+        "fit_seconds": round(fitted - start, 3),
+        "audit_seconds": round(process_time() - fitted, 1),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| data | columns | loss | k | lam | objective | gap | swap-optimal | tried | improving | best swap | gain | fit, s |"
+    yield "|---|---|---|---|---|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        swap = "" if row["swap"] is None else "{} for {}".format(*row["swap"])
+        yield (
+            f"| {row['name']} | {row['columns']} | {row['loss']} | {row['k']} | {row['lam']:g} | {row['objective']:.7g} "
+            f"| {row['gap']:.1%} | {row['swap_optimal']} | {row['tried']} | {row['improving']} "
+            f"| {swap} | {row['gain']:.2%} | {row['fit_seconds']} |"
+        )
+    bad = [row for row in rows if row["improving"]]
+    yield f"\n{len(rows)} models; {len(bad)} that a swap improves, by up to {max((row['gain'] for row in bad), default=0.0):.2%}."
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", default=NAMES, help="data sets")
+    parser.add_argument("--data", type=Path, help="folder of the data sets")
+    parser.add_argument("--out", type=Path, required=True, help="JSON file of the results")
+    parser.add_argument("--table", action="store_true", help="print what the file has")
+    parser.add_argument("--again", action="store_true", help="repeat cases that the file has")
+    parser.add_argument("--columns", nargs="+", default=["raw", "scaled"], choices=["raw", "scaled"])
+    parser.add_argument("--losses", nargs="+", default=list(FORMULAS), choices=list(FORMULAS))
+    parser.add_argument("--ks", nargs="+", type=int, default=[5, 15, 40])
+    parser.add_argument("--lams", nargs="+", type=float, default=[1e-2, 1e-3, 1e-4])
+    parser.add_argument("--top", type=int, default=100, help="columns that join for each that leaves")
+    args = parser.parse_args()
+    rows: dict[str, dict[str, Any]] = json.loads(args.out.read_text()) if args.out.exists() else {}
+    if not args.table:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        for name, columns in product(args.names, args.columns):
+            losses = LOSSES["regression" if name in NUMBERS else "classification"]
+            wanted = (loss for loss in losses if loss in args.losses)
+            cases = [Case(name, columns, *rest) for rest in product(wanted, args.ks, args.lams)]
+            cases = [case for case in cases if args.again or case.key not in rows]
+            X, y = load(args.data, name, columns) if cases else (None, None)
+            for case in cases:
+                rows[case.key] = row = audit(case, X, y, args.top)
+                args.out.write_text(json.dumps(rows, indent=1))
+                print(f"{case.key}: {row['objective']:.7f}, {row['improving']} of {row['tried']} swaps improve", end="")
+                print(
+                    f", {row['swap']} to {row['swapped']:.7f}" if row["swap"] else "",
+                    f"{row['fit_seconds']} s",
+                    flush=True,
+                )
+    print(*table(list(rows.values())), sep="\n")
+    return int(any(row["improving"] for row in rows.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Swap optimality: bounds on models with one feature more against their fits, and the verdict against all swaps."""
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from cases import DESIGNS, LOSSES
+from diht import Problem, solve
+from diht.design import row_blocks
+from diht.losses import Loss
+from diht.samples import BlockSamples
+from diht.solvers import state
+from diht.solvers.base import never
+from diht.solvers.joining import Effort, Joining
+from diht.solvers.pool import Pool
+from diht.solvers.refit import refit
+from diht.solvers.swap_optimality import swap_optimum
+from diht.structure import constrained
+from oracle import scaled_words, some_weights, targets
+
+NAMES = [loss.name for loss in LOSSES]
+CONSTRAINTS = [
+    {},
+    {"keep": [7]},
+    {"groups": np.arange(12) // 2},
+    {"sign": 1},
+    {"groups": np.arange(12) // 3, "sign": -1},
+]
+
+
+def rare_columns(loss: Loss, n: int = 60, d: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of few, large entries beside dense ones, and targets that go with some of either."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + 0.5 * rng.standard_normal((n, 1))
+    rare = np.arange(d) % 2 == 0
+    X[:, rare] = (rng.random((n, int(rare.sum()))) < 0.15) * 3.0
+    signal = X @ np.where(np.arange(d) < 6, rng.standard_normal(d), 0.0)
+    return X, targets(loss, signal / signal.std(), rng)
+
+
+def bounds_and_fits(problem: Problem, support: np.ndarray) -> tuple[list[np.ndarray], np.ndarray]:
+    """Bounds after every stage, and the objectives of the models that they are about."""
+    fit = refit(problem, support)
+    others = np.setdiff1d(np.arange(problem.shape[1]), support)
+    joining = Joining(problem, fit, others, np.inf, Effort())
+    bounds = [joining.bounds.copy() for _ in joining.stages()]
+    fits = [refit(problem, np.sort(np.append(support, j)), fit.w, fit.b).objective for j in others]
+    return bounds, np.array(fits)
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_bounds_are_below_the_fits_and_rise_to_them(loss: Loss, convert, fit_intercept: bool) -> None:
+    for seed, lam in product(range(2), (1e-3, 1e-1)):
+        X, y = rare_columns(loss, seed=seed)
+        weights = some_weights(len(y)) if seed else None
+        problem = Problem(convert(X), y, loss, 4, lam, weights, fit_intercept)
+        bounds, fits = bounds_and_fits(problem, np.array([1, 6, 9]))
+        for before, after in pairwise(bounds):
+            assert np.all(after >= before)
+        assert np.all(bounds[-1] <= fits * (1 + 1e-9))
+        if loss.concordant or loss.is_quadratic:
+            np.testing.assert_allclose(bounds[-1], fits, rtol=1e-5)
+        if loss.mu > 0:
+            assert len(bounds) > 1
+
+
+@pytest.mark.parametrize("name", [name for name, _ in DESIGNS])
+def test_every_kind_of_design_gives_the_bounds_of_its_dense_twin(name: str) -> None:
+    X, y = rare_columns(LOSSES[3], n=30)
+    design, twin = dict(DESIGNS)[name](X)
+    found, expected = (bounds_and_fits(Problem(A, y, "logistic", 4, 0.01), np.array([1, 6, 9])) for A in (design, twin))
+    np.testing.assert_allclose(found[0][0], expected[0][0], rtol=1e-7)
+    assert np.all(found[0][1] <= expected[1] * (1 + 1e-9))
+    np.testing.assert_allclose(found[0][-1], expected[0][-1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
+def test_bounds_never_see_a_row(convert) -> None:
+    X, y = rare_columns(LOSSES[3])
+    problem = Problem(row_blocks([convert(X[:25]), convert(X[25:])]), y, "logistic", 4, 0.01, None, True)
+    apart = problem.replaced()
+    object.__setattr__(apart, "samples", BlockSamples.of(problem.design, problem.y, problem.s))
+    (here, _), (there, _) = (bounds_and_fits(one, np.array([1, 6, 9])) for one in (problem, apart))
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8)
+
+
+def unit_swaps(problem: Problem, support: np.ndarray) -> list[float]:
+    """Objectives of the best models that one unit less and another more gives."""
+    d = problem.shape[1]
+    unit = problem.constraint.unit_of(d)
+    _, inside, _ = problem.constraint.free(d)
+    pairs = product(np.setdiff1d(unit[support], unit[inside]), np.setdiff1d(unit, unit[support]))
+    swapped = (np.append(support[unit[support] != i], np.flatnonzero(unit == j)) for i, j in pairs)
+    return [refit(problem, np.sort(new)).objective for new in swapped]
+
+
+@pytest.mark.parametrize("given", CONSTRAINTS, ids=str)
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_what_is_called_swap_optimal_is(loss: Loss, given: dict) -> None:
+    X, y = rare_columns(loss, n=40)
+    problem = Problem(X, y, loss, constrained(2, 12, **given), 0.01, None, True)
+    pool = Pool()
+    start = problem.constraint.select(np.ones(12))
+    found = swap_optimum(problem, refit(problem, start), pool=pool)
+    assert found.left == 0.0
+    assert problem.constraint.allows(found.fit.w)
+    assert found.fit.objective <= refit(problem, start).objective
+    assert found.fit.objective <= pool.best.objective * (1 + 1e-12)
+    assert min(unit_swaps(problem, found.fit.support)) >= found.fit.objective * (1 - 2e-9)
+
+
+def test_no_swap_of_rare_words_improves_the_model_of_auto() -> None:
+    """A quadratic model of the objective misleads on columns with few, large entries."""
+    X, y = scaled_words()
+    problem = Problem(X, y, "logistic", 4, 1e-3, None, True)
+    result = solve(problem)
+    assert result.swap_optimal is True
+    assert min(unit_swaps(problem, result.support)) >= result.objective * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("effort", [0.0, 1e5, 1e6])
+def test_where_the_work_is_limited_the_gain_of_every_swap_is_bounded(effort: float, monkeypatch) -> None:
+    X, y = scaled_words(3)
+    monkeypatch.setattr(state, "_EFFORT", effort)
+    problem = Problem(X, y, "logistic", 5, 1e-3, None, True)
+    result = solve(problem)
+    if result.swap_optimal is not True:
+        assert 0.0 < result.swap_optimal <= result.gap * (1 + 1e-9)
+        assert min(unit_swaps(problem, result.support)) >= result.objective - result.swap_optimal * (1 + 1e-9)
+    else:
+        assert effort > 0.0
+
+
+def test_a_limit_on_time_and_other_methods_say_false() -> None:
+    X, y = scaled_words()
+    problem = Problem(X, y, "logistic", 4, 1e-3, None, True)
+    assert solve(problem, stop=lambda: True).swap_optimal is False
+    assert solve(problem, "iht", max_iter=5).swap_optimal is False
+
+
+def test_a_closed_gap_is_swap_optimal() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 10))
+    result = solve(Problem(X, X[:, :3].sum(axis=1), "squared", 3, 1e-3), tol=1e-9)
+    assert result.swap_optimal is True
+
+
+def test_a_model_with_room_is_filled() -> None:
+    X, y = rare_columns(LOSSES[3])
+    problem = Problem(X, y, "logistic", 4, 0.01, None, True)
+    found = swap_optimum(problem, refit(problem, np.array([3])), stop=never)
+    assert len(found.fit.support) == 4
+    assert found.left == 0.0
