@@ -245,7 +245,7 @@ def test_default_ks_and_repeated_ones():
         ({"ks": [151]}, "150 features"),
         ({"lams": []}, "lams must be positive"),
         ({"lams": [0.1, -1.0]}, "lams must be positive"),
-        ({"loss": "logistic"}, "two classes"),
+        ({"loss": "logistic"}, "Unknown label type: continuous"),
         ({"loss": "none"}, "loss"),
         ({"sample_weight": -np.ones(60)}, "sample_weight"),
         ({"solver": "nothing"}, "solver must be one of"),

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.utils import check_array
+from sklearn.utils.multiclass import check_classification_targets
 
 from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
@@ -428,6 +429,7 @@ def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss]:
     array = np.asarray(y)
     if loss.task != "classification":
         return array, loss
+    check_classification_targets(array)
     classes, codes = np.unique(array, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got {len(classes)}")

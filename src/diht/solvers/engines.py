@@ -29,6 +29,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _NEWTON = 5e8  # operations of a Hessian up to which Newton's method is preferred
+_LARGEST = 2000  # features in groups, or of several targets, whose quadratic is solved by proximal steps
 _NEWTON_ENTRIES = 2e7  # entries of the working set's dense copy
 # Of an X that is dense itself (bytes for each entry): a Hessian of so many columns takes no longer than some epochs of ascent.
 _DENSE, _NEWTON_DENSE, _NEWTON_EACH = 4.0, 1e8, 300.0
@@ -423,6 +424,8 @@ def engine_for(
 def newton_pays(problem: Problem, n_features: int) -> bool:
     """Whether a Hessian of so many features is cheap enough."""
     design = problem.samples.design
+    if not problem.constraint.is_plain and n_features > _LARGEST:
+        return False
     limit, entries = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON, design.entries(n_features)
     if design.nbytes >= _DENSE * design.entries():
         return entries <= _NEWTON_DENSE and design.dense_gram_cost(n_features) <= max(limit, _NEWTON_EACH * entries)
