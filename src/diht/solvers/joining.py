@@ -65,17 +65,22 @@ _FARTHEST = 4.0  # times the last coefficient: the next one at most
 class Effort:
     """Work that is left to do, in entries of columns that are looked at once."""
 
-    def __init__(self, left: float = np.inf) -> None:
-        self.left = left
+    def __init__(self, left: float = np.inf, patience: float = np.inf) -> None:
+        self.left, self.patience, self.idle = left, patience, 0.0
 
     def spend(self, entries: float) -> None:
         """Do so much of it."""
         self.left -= entries
+        self.idle += entries
+
+    def pay(self) -> None:
+        """Note that the work since the last time has led to something."""
+        self.idle = 0.0
 
     @property
     def is_spent(self) -> bool:
-        """Whether nothing is left."""
-        return self.left <= 0.0
+        """Whether nothing is left, or too much was done in vain."""
+        return self.left <= 0.0 or self.idle > self.patience
 
 
 class Joining:

@@ -34,7 +34,8 @@ PERTURBATIONS = 20  # perturbations in a row without a better model after which 
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
-_EFFORT = 1e8  # entries of columns that the proof that no swap helps may look at: about ten seconds
+# Entries of columns that the search for better swaps may look at, and those in vain: about ten seconds, and one to two.
+_EFFORT, _PATIENCE = 1e8, 1e7
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
 
@@ -194,7 +195,9 @@ class AutoState:
         if undecided is None:
             self.swap_optimal = True
         else:
-            left = swap_optimum(undecided, self.best, effort=_EFFORT, stop=self.stop, pool=self.pool).left
+            left = swap_optimum(
+                undecided, self.best, effort=_EFFORT, patience=_PATIENCE, stop=self.stop, pool=self.pool
+            ).left
             self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
         self.settled = self.best.support
 

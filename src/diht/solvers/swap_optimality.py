@@ -49,6 +49,7 @@ def swap_optimum(
     *,
     rtol: float = 1e-9,
     effort: float = np.inf,
+    patience: float = np.inf,
     stop: Callable[[], bool] = never,
     pool: Pool | None = None,
 ) -> SwapOptimum:
@@ -62,13 +63,15 @@ def swap_optimum(
     rtol : float
     effort : float
         Limit on the work, in entries of X that are looked at once.
+    patience : float
+        Limit on the work since a swap last improved the model.
     stop : callable
         Asked before every fit; True ends the search.
     pool : Pool, optional
         Is given every model met.
     """
-    search = _Search(problem, rtol, Effort(effort), stop, pool)
-    fit, thorough = search.fit(fit.support, fit.w, fit.b), True
+    search = _Search(problem, rtol, Effort(effort, patience), stop, pool)
+    fit, thorough = search.fit(fit.support, fit.w, fit.b), False
     waiting = search.units(fit)
     while waiting:
         if search.ended():
@@ -78,6 +81,7 @@ def swap_optimum(
             return SwapOptimum(fit, left if len(waiting) == 1 else np.inf)
         waiting.popleft()
         if better is not None:  # more swaps are likely to follow: a glance at each unit finds them sooner
+            search.effort.pay()
             fit, waiting, thorough = better, search.units(better), False
         elif not waiting and not thorough:
             waiting, thorough = search.units(fit), True
