@@ -272,12 +272,10 @@ class Result:
     Attributes
     ----------
     w, intercept, support, objective
-        The best model found, and its objective.
-    coef : array of shape (d,)
+        The best model found, and its objective. With C targets w has the shape (C, d), and there are C intercepts.
+    coef : array of shape (d,) or (C, d)
         The coefficients in the units of X: `w`, or `w` divided by the problem's scale. They and the intercept are numbers of X's
         dtype, unless rounding to float32 would cost more than `tol` of the objective; `objective` is that of them as stored.
-    alpha : array of shape (N,) or None
-        The dual point behind the lower bound; None in a stored estimator.
     lower_bound, gap, relative_gap : float
         No model that the constraint allows has an objective below `lower_bound`.
     pool : tuple of Model
@@ -330,7 +328,7 @@ class Result:
 
     @property
     def alpha(self) -> Any:
-        """The dual point behind the lower bound, where it lives with the rows."""
+        """The dual point behind the lower bound, where the rows live: of shape (N,), or (C, N); None in a stored estimator."""
         return self.certificate.bound.alpha
 
     @property

@@ -260,7 +260,7 @@ class Loss(Declared, ABC):
         return a * u
 
     def largest_near(self, u: Array, e: Array, y: Array) -> Array:
-        """Return the largest l(v, y) for |v - u| <= e: by convexity that of an end."""
+        """Return the largest l(v, y) for v from u - e to u + e: by convexity that of an end."""
         return namespace(u, y).maximum(self.value(u - e, y), self.value(u + e, y))
 
     def curvature_near(self, u: Array, h: float, y: Array) -> Array:
