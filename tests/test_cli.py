@@ -29,6 +29,7 @@ RNG = np.random.default_rng(7)
 N, D = 60, 6
 X = RNG.normal(size=(N, D)) * [1, 10, 0.1, 1, 5, 1]
 SCORES = X[:, 1] / 10 - X[:, 3] + 0.1 * RNG.normal(size=N)
+TARGETS = np.column_stack([SCORES, X[:, 1] / 10 + 0.3 * X[:, 5] + 0.1 * RNG.normal(size=N)])
 NAMES = ["age", "bmi", "dose", "risk", "weight, kg", "noise"]
 QUICK = ["--lam", "0.1", "--k", "2", "--max-iter", "60"]
 
@@ -59,7 +60,7 @@ def no_pictures():
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Small files: a regression, two classes, three classes, sparse data."""
+    """Small files: a regression, two classes, three classes, two targets, sparse data."""
     folder = tmp_path_factory.mktemp("data")
     write_csv(folder / "numbers.csv", SCORES.tolist())
     write_csv(folder / "classes.csv", np.where(SCORES > 0, "sick", "well"))
@@ -68,6 +69,8 @@ def data(tmp_path_factory):
     sparse[:, -1] = 1.0
     dump_svmlight_file(sparse, SCORES, str(folder / "numbers.svm"), zero_based=False)
     np.savez(folder / "single.npz", X=X.astype(np.float32), y=SCORES)
+    np.savez(folder / "targets.npz", X=X, y=TARGETS)
+    write_csv(folder / "targets.csv", TARGETS[:, 1].tolist(), np.c_[TARGETS[:, 0], X], ["dose, mg", *NAMES], "effect")
     (folder / "mine.csv").write_text("name,coefficient\nbmi,0.09\nrisk,-0.9\nintercept,0.01\n")
     return folder
 
@@ -76,9 +79,10 @@ def data(tmp_path_factory):
 def models(data):
     """The model files of a fit to each of them."""
     paths = {}
-    for file in ("numbers.csv", "classes.csv", "three.csv", "numbers.svm", "single.npz"):
+    for file in ("numbers.csv", "classes.csv", "three.csv", "numbers.svm", "single.npz", "targets.csv", "targets.npz"):
         out = data / f"report-{file}"
-        assert run("fit", data / file, *QUICK, "--out", out) == 0
+        targets = ["--target", "effect", "--target", "dose, mg"] if file == "targets.csv" else []
+        assert run("fit", data / file, *QUICK, *targets, "--out", out) == 0
         paths[file] = out / "model.json"
     return paths
 
@@ -132,7 +136,9 @@ def test_choice_of_loss_is_said(data, capsys, tmp_path):
     run("fit", data / "numbers.csv", *QUICK, "--out", tmp_path)
     assert "squared loss (chosen: the target has 60 different numbers)" in capsys.readouterr().out
     run("fit", data / "three.csv", *QUICK, "--out", tmp_path)
-    assert "logistic loss (chosen: the target has 3 values; --loss squared for regression)" in capsys.readouterr().out
+    assert (
+        "multinomial loss (chosen: the target has 3 values; --loss squared for regression)" in capsys.readouterr().out
+    )
     run("fit", data / "three.csv", *QUICK, "--out", tmp_path, "--loss", "huber")
     assert "huber loss; at most 2 features" in capsys.readouterr().out
     assert read_model(str(tmp_path / "model.json")).classes is None
@@ -152,12 +158,99 @@ def test_standardize(data, capsys, tmp_path):
         assert read_model(str(tmp_path / "model.json")).standardize is standardize
 
 
-def test_several_classes_have_a_table_each(data, capsys, tmp_path):
-    assert run("fit", data / "three.csv", *QUICK, "--out", tmp_path) == 0
+@pytest.mark.parametrize(("options", "words"), [([], "features"), (["--multiclass", "ovr"], "features a class")])
+def test_several_classes_have_a_table_each(data, capsys, tmp_path, options, words):
+    assert run("fit", data / "three.csv", *QUICK, *options, "--out", tmp_path) == 0
     text = capsys.readouterr().out
     for label in range(3):
         assert f"Selected features for class {label}: " in text
-    assert len(read_model(str(tmp_path / "model.json")).equations) == 3
+    assert f"at most 2 {words}, lam = 0.1" in text
+    assert f"possible with at most 2 {words}" in " ".join(text.split())
+    model = read_model(str(tmp_path / "model.json"))
+    assert len(model.equations) == 3
+    assert len(model.certificates) == (3 if options else 1)
+    assert len(model.support) <= (6 if options else 2)
+    estimator = SparseClassifier(
+        k=2, lam=0.1, max_iter=60, random_state=0, multiclass=options[1] if options else "shared"
+    )
+    with quiet():
+        estimator.fit(X, np.digitize(SCORES, [-0.7, 0.7]))
+    np.testing.assert_allclose([each.objective for each in model.certificates], estimator.objective_, rtol=1e-12)
+    assert run("certify", tmp_path / "model.json", data / "three.csv", "--exact", "--quiet") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"at most 2 {words}, lam = 0.1" in text
+    assert ("Class 2: what is proved" in text) == bool(options)
+    assert ("(for the worst of the classes)" in text) == bool(options)
+
+
+@pytest.mark.parametrize("options", [["--exact"], ["--solver", "htp"], ["--solver", "relaxed"]])
+@pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
+def test_methods_of_several_classes(data, tmp_path, capsys, loss, options):
+    assert run("fit", data / "three.csv", "--lam", "0.1", "--k", "2", "--loss", loss, *options, "--out", tmp_path) == 0
+    model = read_model(str(tmp_path / "model.json"))
+    assert model.loss.name == {"logistic": "multinomial"}.get(loss, loss)
+    assert model.shared
+    assert options[0] != "--exact" or model.worst.status == "optimal"
+    summed = "average squared hinge loss, summed over the 3 classes, plus ridge" in capsys.readouterr().out
+    assert summed == (loss == "squared_hinge")
+
+
+def test_several_targets_share_features(data, models, capsys, tmp_path):
+    assert run("fit", data / "targets.csv", *QUICK, "--target", "effect", "--target", "0", "--out", tmp_path) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert '60 samples, 6 features, targets "effect", "dose, mg"' in text
+    assert "squared loss (chosen: there are 2 targets); at most 2 features" in text
+    assert 'Selected features for target "dose, mg": 2 of 6' in text
+    assert "average squared loss, summed over the 2 targets, plus ridge" in text
+    model = read_model(str(tmp_path / "model.json"))
+    assert model.targets == ("effect", "dose, mg")
+    assert len(model.support) == 2
+    estimator = SparseRegressor(k=2, lam=0.1, max_iter=60, random_state=0)
+    with quiet():
+        estimator.fit(X, TARGETS[:, ::-1])
+    assert model.certificates[0].objective == pytest.approx(estimator.objective_, rel=1e-9)
+    for file, names in (("targets.csv", ("effect", "dose, mg")), ("targets.npz", ("y1", "y0"))):
+        rows = predictions(capsys, models[file], data / file)
+        assert sorted(rows[0]) == sorted(f"prediction_{name}" for name in names)
+        found = [[float(row[f"prediction_{name}"]) for name in names] for row in rows]
+        np.testing.assert_allclose(found, estimator.predict(X), rtol=1e-9)
+    whole = predictions(capsys, models["targets.csv"], data / "targets.csv")
+    assert predictions(capsys, models["targets.csv"], data / "numbers.csv") == whole  # without these targets
+
+
+def test_certify_several_targets_and_classes_by_their_features(data, tmp_path, capsys):
+    path = tmp_path / "names.json"
+    path.write_text('["bmi", "noise"]')
+    targets = ["--target", "effect", "--target", "dose, mg"]
+    for file, asked in (("targets.csv", targets), ("three.csv", [])):
+        assert run("certify", path, data / file, *asked, "--lam", "0.1", "--exact", "--quiet") == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "A better model was found: objective" in text
+        assert "new risk (not in your model)" in text
+        assert all(f"For {each}: feature coefficient" in text for each in (
+            ("class 0", "class 2") if file == "three.csv" else ('target "effect"', 'target "dose, mg"')
+        ))  # fmt: skip
+
+
+def test_certify_coefficients_of_several_targets(data, tmp_path, capsys):
+    W, b = np.zeros((2, D)), np.array([0.1, -0.2])
+    W[:, 1], W[0, 3] = (0.09, 0.11), -0.9
+    path = tmp_path / "mine.json"
+    by_name = {str(j): W[:, j].tolist() for j in (1, 3)} | {"intercept": b.tolist()}
+    expected = np.square(X @ W.T + b - TARGETS).mean(axis=0).sum() + 0.1 * np.square(W).sum()
+    argv = [data / "targets.npz", "--lam", "0.2", "--no-standardize", "--quiet"]
+    for content in ({"coef_": W.tolist(), "intercept_": b.tolist()}, by_name):
+        path.write_text(json.dumps(content))
+        assert run("certify", path, *argv) == 0
+        out = capsys.readouterr().out
+        objective, bound = figures_in(out)
+        assert objective == pytest.approx(expected, rel=1e-5)
+        assert bound <= objective
+        assert "2 features\n" in out
+    path.write_text(json.dumps({"coef_": W[:1].tolist()}))
+    assert "1 set of coefficients, where 2 are needed, one for each target" in refused(capsys, "certify", path, *argv)
+    path.write_text(json.dumps({"coef_": W.tolist()}))
+    assert "2 sets of coefficients, where 1 is needed" in refused(capsys, "certify", path, data / "numbers.csv")
 
 
 def test_sparse_features_are_numbered_as_in_the_file(models):
@@ -273,17 +366,17 @@ def test_predict_sparse_and_arrays(data, models, capsys, tmp_path):
 # certificates
 
 
-@pytest.mark.parametrize("file", ["numbers.csv", "classes.csv", "three.csv", "numbers.svm", "single.npz"])
+@pytest.mark.parametrize(
+    "file", ["numbers.csv", "classes.csv", "three.csv", "numbers.svm", "single.npz", "targets.csv", "targets.npz"]
+)
 def test_certify_own_model(data, models, capsys, file):
     assert run("certify", models[file], data / file, "--time-limit", "5") == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "Your model is" in out
-    model = read_model(str(models[file]))
-    if len(model.equations) == 1:
-        objective, bound = figures_in(out)
-        assert objective == pytest.approx(model.equations[0].figures.objective, rel=1e-4)
-        assert bound <= objective * (1 + 1e-5)
+    objective, bound = figures_in(out)
+    assert objective == pytest.approx(read_model(str(models[file])).worst.objective, rel=1e-4)
+    assert bound <= objective * (1 + 1e-5)
 
 
 def figures_in(text):
@@ -437,6 +530,7 @@ def test_certify_other_options(data, models, capsys):
         (["--loss", "cubic"], "argument --loss: invalid choice: 'cubic' (choose from "),
         (["--solver", "magic"], "argument --solver: invalid choice: 'magic' (choose from "),
         (["--target", "y"], "argument --target: 'y' needs a FILE"),
+        (["--multiclass", "both"], "argument --multiclass: invalid choice: 'both'"),
         (["--exact", "--solver", "iht"], "argument --exact: needs --solver auto or branch, got --solver iht"),
         (["--colour"], "unrecognized arguments: --colour"),
     ],
@@ -502,6 +596,27 @@ def test_loss_that_does_not_suit_the_target(data, capsys):
     assert "argument --loss: hinge needs classes, but the target 'outcome' has 60 different numbers" in line
 
 
+def test_what_does_not_suit_several_classes_or_targets(data, models, capsys):
+    three, two = data / "three.csv", [data / "targets.csv", "--target", "effect", "--target", "dose, mg"]
+    known = "does not know several {} that share features; use auto, iht, htp, relaxed, branch"
+    for solver in ("diht", "sdiht", "svrght"):
+        line = refused(capsys, "fit", three, "--solver", solver)
+        assert line == f"diht: error: argument --solver: {solver} {known.format('classes')}, or --multiclass ovr\n"
+        line = refused(capsys, "fit", *two, "--solver", solver)
+        assert line == f"diht: error: argument --solver: {solver} {known.format('targets')}\n"
+    line = refused(capsys, "fit", three, "--loss", "multinomial", "--multiclass", "ovr")
+    assert "argument --multiclass: ovr cannot be used with --loss multinomial, which is one of all classes" in line
+    assert "argument --loss: hinge is for one target, but there are 2" in refused(
+        capsys, "fit", *two, "--loss", "hinge"
+    )
+    assert "the target 'effect' comes twice" in refused(capsys, "fit", *two, "--target", "effect")
+    line = refused(capsys, "fit", data / "classes.csv", "--target", "age", "--target", "outcome")
+    assert "the target 'outcome' holds texts such as 'sick'; several must be numbers" in line
+    for command in ("certify", "report"):
+        line = refused(capsys, command, models["targets.csv"], data / "targets.csv", "--target", "effect")
+        assert "1 target, where the model has 2" in line
+
+
 def test_out_that_cannot_be_written(data, tmp_path, capsys, monkeypatch):
     file = tmp_path / "file"
     file.write_text("")
@@ -532,7 +647,7 @@ def test_bad_models(data, models, tmp_path, capsys, command):
         "": "empty file",
         text[:500]: "not a model file, or a damaged one",
         text.replace('"k": 2', '"k": 3'): "checksum",
-        text.replace('"format_version": 2', '"format_version": 7'): "model format version 7",
+        text.replace('"format_version": 3', '"format_version": 7'): "model format version 7",
         "{}": "not a model file of diht",
     }.items():
         path.write_text(content)
@@ -572,7 +687,11 @@ def test_certify_refusals(data, models, tmp_path, capsys):
     mine.write_text("bmi,1\nheight,2\n")
     assert "has no feature 'height'" in refused(capsys, "certify", mine, numbers)
     mine.write_text("bmi,1\n")
-    assert "one set of coefficients for 3 classes" in refused(capsys, "certify", mine, data / "three.csv")
+    assert "1 set of coefficients, where 3 are needed, one for each class" in refused(
+        capsys, "certify", mine, data / "three.csv"
+    )
+    line = refused(capsys, "certify", models["three.csv"], write_csv(tmp_path / "two.csv", np.arange(N) % 2))
+    assert "the target never holds 2, which is among the model's classes" in line
 
 
 def test_not_enough_memory(data, capsys, monkeypatch):

@@ -492,7 +492,7 @@ def test_a_missing_header_is_named_where_names_are_needed(files, tmp_path, capsy
 
 def test_a_header_that_names_the_target_alone(files):
     table = read_table(files / "blank.csv")
-    assert (table.feature_names, table.target_name, table.X.shape) == (["x0", "x1", "x2"], "y", (40, 3))
+    assert (table.feature_names, table.target_names, table.X.shape) == (["x0", "x1", "x2"], ["y"], (40, 3))
 
 
 @pytest.mark.parametrize(
@@ -527,11 +527,14 @@ def test_features_of_a_model_by_name_and_by_number(files, tmp_path, capsys):
         )
 
 
-@pytest.mark.parametrize(("option", "value"), [("--exact", []), ("--solver", ["diht"])])
-def test_methods_of_the_multinomial_loss_on_the_command_line(option, value, files, tmp_path, capsys):
-    words = ["fit", files / "classes.csv", "--loss", "multinomial", option, *value, "--out", tmp_path]
-    assert refused(capsys, *words) == (
-        f"diht: error: argument {option}: the multinomial loss of more than two classes has one method, leave it out\n"
+@pytest.mark.usefixtures("no_pictures")
+@pytest.mark.parametrize("words", [["--exact"], ["--solver", "htp"], ["--solver", "diht", "--multiclass", "ovr"]])
+def test_methods_of_several_classes_on_the_command_line(words, files, tmp_path, capsys):
+    assert run("fit", files / "classes.csv", "--k", 2, "--lam", 0.1, *words, "--quiet", "--out", tmp_path) == 0
+    assert "lower bound" in capsys.readouterr().out
+    assert refused(capsys, "fit", files / "classes.csv", "--solver", "diht", "--out", tmp_path) == (
+        "diht: error: argument --solver: diht does not know several classes that share features; "
+        "use auto, iht, htp, relaxed, branch, or --multiclass ovr\n"
     )
 
 

@@ -84,7 +84,7 @@ def test_svmlight_names(tmp_path, name, compression):
     assert np.array_equal(table.X.toarray(), [[0.5, 0, -2], [0, 1e-3, 0]])
     assert table.y.tolist() == [1.0, -1.0]
     assert table.is_sparse
-    assert (table.feature_names, table.target_name, table.zero_based) == (None, None, False)
+    assert (table.feature_names, table.target_names, table.zero_based) == (None, None, False)
     assert table.X.indices.dtype == table.X.indptr.dtype == np.int32
 
 
@@ -230,7 +230,7 @@ def test_csv_header_and_targets(tmp_path):
     table = read_table(path)
     assert table.X.tolist() == [[1, 2.5], [3, -40]]
     assert table.y.tolist() == ["yes", "no"]
-    assert (table.feature_names, table.target_name) == (["age", "height, cm"], "label")
+    assert (table.feature_names, table.target_names) == (["age", "height, cm"], ["label"])
     assert not table.is_sparse
     by_name, by_position = (
         read_table(write(tmp_path, "b.csv", "y,a,b\n1,2,3\n4,5,6\n"), target) for target in ("y", "0")
@@ -238,7 +238,7 @@ def test_csv_header_and_targets(tmp_path):
     for table in (by_name, by_position):
         assert table.y.tolist() == [1, 4]
         assert table.X.tolist() == [[2, 3], [5, 6]]
-        assert (table.feature_names, table.target_name) == (["a", "b"], "y")
+        assert (table.feature_names, table.target_names) == (["a", "b"], ["y"])
 
 
 @pytest.mark.parametrize("compression", COMPRESS)
@@ -317,7 +317,7 @@ def test_csv_to_predict(tmp_path):
 
 def test_csv_without_header_keeps_its_names_without_the_target(tmp_path):
     fitted = read_table(write(tmp_path, "a.csv", "1,2,3\n4,5,6\n"), 0)
-    assert (fitted.target_name, fitted.feature_names) == ("x0", ["x1", "x2"])
+    assert (fitted.target_names, fitted.feature_names) == (["x0"], ["x1", "x2"])
     path = write(tmp_path, "b.csv", "2,3\n5,6\n")
     for target in (0, "x0"):
         assert read_table(path, target, needs_target=False, n_features=2).feature_names == ["x1", "x2"]
@@ -368,7 +368,7 @@ def test_parquet_types_and_targets(tmp_path):
         half=np.array([0.5, 2], np.float16),
         big=pa.array([1, 2**40], pa.uint64()),
     )
-    table = read_table(path, "label")
+    table = read_table(path, ["label"])
     assert table.X.tolist() == [[1, 0.5, 1], [0, 2, 2.0**40]]
     assert table.y.tolist() == ["yes", "no"]
     assert message(path) == "column 'label' has type string, not numbers"
@@ -401,7 +401,7 @@ def test_parquet_leaves_out_the_index_of_a_data_frame(tmp_path):
     frame = pd.DataFrame({"a": [1.0, 2.0], "y": [3, 4]}, index=pd.Index(["u", "v"], name="id"))
     frame.to_parquet(tmp_path / "a.parquet")
     table = read_table(tmp_path / "a.parquet")
-    assert (table.feature_names, table.target_name) == (["a"], "y")
+    assert (table.feature_names, table.target_names) == (["a"], ["y"])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -419,7 +419,7 @@ def test_npz_dense(tmp_path):
     assert table.X.dtype == np.float64
     assert table.X.tolist() == [[1, 0], [0, 1]]
     assert table.y.tolist() == ["u", "v"]
-    assert (table.feature_names, table.target_name) == (["p", "q"], "y")
+    assert (table.feature_names, table.target_names) == (["p", "q"], ["y"])
     assert read_table(npz(path, X=np.eye(2, dtype=np.float32), z=[1, 2]), "z").X.dtype == np.float32
     assert read_table(npz(path, X=np.eye(2), y=[[1], [0]])).y.tolist() == [1, 0]
     assert read_table(npz(path, X=np.eye(2), y=np.array([b"u", b"v"]))).y.tolist() == ["u", "v"]
@@ -728,3 +728,85 @@ def test_atomic_write_keeps_permissions_and_follows_links(tmp_path):
     with atomic_write(os.devnull) as file:
         file.write(b"gone")
     assert not Path(os.devnull).is_file()
+
+
+# several targets
+
+
+@pytest.fixture
+def several(tmp_path):
+    rng = np.random.default_rng(5)
+    Z = rng.normal(size=(6, 5))
+    header = "a,y,b,z,c\n"
+    text = "\n".join(",".join(map(repr, row)) for row in Z.tolist())
+    (tmp_path / "named.csv").write_text(header + text)
+    (tmp_path / "bare.csv").write_text(text)
+    np.savez(tmp_path / "array.npz", X=Z[:, [0, 2, 4]], y=Z[:, [3, 1]])
+    np.savez(tmp_path / "arrays.npz", X=Z[:, [0, 2, 4]], y=Z[:, 1], z=Z[:, 3])
+    return tmp_path, Z
+
+
+@pytest.mark.parametrize(
+    ("file", "targets", "names", "order"),
+    [
+        ("named.csv", ["z", "y"], ["z", "y"], [3, 1]),
+        ("named.csv", [3, "y"], ["z", "y"], [3, 1]),
+        ("bare.csv", [3, 1], ["x3", "x1"], [3, 1]),
+        ("bare.csv", ["x1", "x3"], ["x1", "x3"], [1, 3]),
+        ("array.npz", None, ["y0", "y1"], [3, 1]),
+        ("array.npz", ["y1", "y0"], ["y1", "y0"], [1, 3]),
+        ("arrays.npz", ["z", "y"], ["z", "y"], [3, 1]),
+    ],
+)
+def test_several_targets(several, file, targets, names, order):
+    folder, Z = several
+    table = read_table(folder / file, targets)
+    assert table.target_names == names
+    np.testing.assert_array_equal(table.y, Z[:, order])
+    np.testing.assert_array_equal(table.X, Z[:, [0, 2, 4]])
+    assert table.feature_names == {"named.csv": ["a", "b", "c"], "bare.csv": ["x0", "x2", "x4"]}.get(file)
+
+
+def test_several_targets_of_parquet(several):
+    pd, folder = pytest.importorskip("pandas"), several[0]
+    pytest.importorskip("pyarrow")
+    pd.read_csv(folder / "named.csv").to_parquet(folder / "named.parquet")
+    table = read_table(folder / "named.parquet", ["z", "y"])
+    assert (table.target_names, table.feature_names) == (["z", "y"], ["a", "b", "c"])
+    np.testing.assert_array_equal(table.y, several[1][:, [3, 1]])
+
+
+def test_files_to_predict_may_lack_targets(several):
+    folder, Z = several
+    expected = {"n_features": 3, "needs_target": False}
+    text = "\n".join(",".join(map(repr, row)) for row in Z[:, [0, 2, 4]].tolist())
+    (folder / "new.csv").write_text(text)
+    table = read_table(folder / "new.csv", ["x3", "x1"], **expected)
+    assert (table.y, table.target_names, table.feature_names) == (None, None, ["x0", "x2", "x4"])
+    (folder / "some.csv").write_text("a,y,b,c\n1,2,3,4\n")
+    table = read_table(folder / "some.csv", ["y", "z"], **expected)
+    assert (table.y, table.feature_names) == (None, ["a", "b", "c"])
+    np.savez(folder / "new.npz", X=Z[:, :3])
+    assert read_table(folder / "new.npz", ["y0", "y1"], **expected).y is None
+
+
+@pytest.mark.parametrize(
+    ("file", "targets", "message"),
+    [
+        ("named.csv", ["z", "z"], "the target 'z' comes twice"),
+        ("named.csv", ["z", 3], "the target 'z' comes twice"),
+        ("named.csv", ["z", "w"], "no column 'w'"),
+        ("array.npz", ["y", "y0"], "the target 'y0' comes twice"),
+        ("array.npz", ["y2"], "no array 'y2'"),
+        ("array.npz", ["w0"], "no array 'w0'"),
+        ("arrays.npz", ["y0"], "no array 'y0'"),
+        ("words.csv", ["y", "z"], "the target 'z' holds texts such as 'u'; several must be numbers"),
+        ("words.csv", ["a", "y", "z"], "no column besides the target 'a'"),
+    ],
+)
+def test_bad_targets(several, file, targets, message):
+    folder, _ = several
+    (folder / "words.csv").write_text("a,y,z\n1,2,u\n3,4,v\n")
+    with pytest.raises(ValueError, match=message) as caught:
+        read_table(folder / file, targets)
+    assert str(caught.value).startswith(str(folder / file))

@@ -321,11 +321,11 @@ def test_a_file_holds_one_certificate(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda f: f["equations"][1]["certificate"].update(objective=9.0, gap=9.0), "equations"),
-        (lambda f: f["equations"][1]["certificate"].update(excluded=4), "certificates of their own"),
-        (lambda f: f["equations"][1]["coefficients"][0].update(drop_cost=0.5), "required"),
+        (lambda f: f["certificates"][0].update(objective=9.0, gap=9.0), r"certificates\[0\].gap: expected"),
+        (lambda f: f.update(certificates=3 * f["certificates"]), "3 certificates, where 1 are expected"),
+        (lambda f: f["equations"][1].update(certificate=1), r"equations\[1\].certificate: expected 0"),
         (lambda f: f["equations"][0].update(coefficients=[dict(c, index=0, name="feature 0")
-                                                          for c in f["equations"][0]["coefficients"][:1]]), "features in all"),
+                                                          for c in f["equations"][0]["coefficients"][:1]]), "3 features, where"),
         (lambda f: f.update(classes=[0, 1], equations=f["equations"][:2]), "at least three classes"),
     ],
 )  # fmt: skip
@@ -348,7 +348,7 @@ def test_a_page_has_one_certificate(tmp_path) -> None:
     text = (tmp_path / "report.html").read_text()
     assert text.count("lower bound: no model allowed is below") == 1
     assert "for each class" not in text
-    assert "norms of the classes" in text
+    assert "norms of coefficients per std. dev." in text
     assert text.count('<table class="features">') == 3
 
 
@@ -421,5 +421,7 @@ def test_commands(tmp_path, capsys, monkeypatch) -> None:
     assert capsys.readouterr().out.startswith("prediction,proba_se,proba_ve,proba_vi\nse,0.9")
     assert main(["report", "out/model.json", "iris.csv"]) == 0
     capsys.readouterr()
-    assert main(["certify", "out/model.json", "iris.csv"]) != 0
-    assert "certify knows no model of several classes" in capsys.readouterr().err
+    assert main(["certify", "out/model.json", "iris.csv", "--exact", "--quiet"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Your model is the best possible with at most 2 features" in said
+    assert said.count("what is proved of single features?".capitalize()) == 1

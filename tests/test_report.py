@@ -12,13 +12,14 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diht.losses import LOSSES, Huber, Logistic, SmoothedHinge, Squared
+from diht.losses import LOSSES, Hinge, Huber, Logistic, Multinomial, SmoothedHinge, Squared
 from diht.report.given import GivenModel, is_given_model, read_given_model
 from diht.report.model import (
     Data,
     Equation,
     Figures,
     SavedModel,
+    Structure,
     as_labels,
     equation_labels,
     feature_name,
@@ -29,17 +30,17 @@ from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, 
 from diht.report.text import Context, Finding, certificate_in_words, fit_report, percent, printable, significant
 from diht.result import Status
 
+FIGURES = Figures(1.0, 0.75, True, Status.STALLED)
+PROVED = Figures(1.0, 0.75, True, Status.STALLED, 2, (3,), (0.12345,))
 
-def make_equation(
-    label=None, indices=(1, 3), values=(0.5, -2.0), intercept=0.25, dtype="float64", figures=None, costs=None
-):
+
+def make_equation(label=None, indices=(1, 3), values=(0.5, -2.0), intercept=0.25, dtype="float64", figures=FIGURES):
     return Equation(
         label,
         np.array(indices, dtype=np.int64),
         np.array(values, dtype=dtype),
         intercept,
-        figures or Figures(1.0, 0.75, True, Status.STALLED),
-        None if costs is None else np.array(costs),
+        figures,
     )
 
 
@@ -55,10 +56,17 @@ def make_model(classes=None, loss=None, dtype="float64", **changes):
         "n_features": 5,
         "feature_names": names,
         "classes": classes,
-        "equations": tuple(make_equation(label, dtype=dtype) for label in equation_labels(classes)),
-        "data": Data("data.csv", 100, False, "target", None),
+        "targets": ("target",),
+        "data": Data("data.csv", 100, False, None),
     }
-    return SavedModel(**entries | changes)
+    entries |= changes
+    labels = equation_labels(classes, entries["targets"])
+    equations = tuple(make_equation(label, dtype=dtype) for label in labels)
+    return SavedModel(**{"equations": equations} | entries)
+
+
+TARGETS = ("height", "weight")
+SIGNS = Structure(sign=((0, 1, 0, -1, 0), (0, 0, 0, -1, 1)))
 
 
 MODELS = {
@@ -68,10 +76,31 @@ MODELS = {
     "numbers as classes": make_model((-1, 1)),
     "several classes": make_model((0, 1, 2.5)),
     "float32": make_model(dtype="float32", equations=(make_equation(values=(0.1, 1e-20), dtype="float32"),)),
-    "no names": make_model(feature_names=None, data=Data(None, 100, True, None, False)),
+    "no names": make_model(feature_names=None, targets=None, data=Data(None, 100, True, False)),
+    "shared classes": make_model((0, 1, 2), Multinomial(), shared=True),
+    "shared losses": make_model(("a", "b", "c"), Hinge(), shared=True),
+    "targets": make_model(
+        targets=TARGETS,
+        shared=True,
+        equations=(
+            make_equation("height", figures=PROVED),
+            make_equation("weight", (3, 4), (-1.0, 2.0), figures=PROVED),
+        ),
+    ),
+    "signs": make_model(
+        targets=TARGETS,
+        shared=True,
+        structure=SIGNS,
+        equations=(make_equation("height"), make_equation("weight", (3, 4), (-1.0, 2.0))),
+    ),
     "empty": make_model(equations=(make_equation(indices=(), values=()),)),
-    "required": make_model(
-        equations=(make_equation(figures=Figures(1.0, 0.75, True, Status.STALLED, 2), costs=(0.0, 0.12345)),)
+    "required": make_model(equations=(make_equation(figures=PROVED),)),
+    "required, missing": make_model(
+        equations=(make_equation(figures=dataclasses.replace(PROVED, required=(0, 3), drop_cost=(0.1, 0.12345))),)
+    ),
+    "kept": make_model(
+        structure=Structure(keep=(3,)),
+        equations=(make_equation(figures=dataclasses.replace(PROVED, drop_cost=(math.inf,))),),
     ),
     "odd names": make_model(feature_names=("a,b", "", "ü\n", "\x1b[31m", '"')),
 }
@@ -94,7 +123,9 @@ def test_round_trip(model, tmp_path):
     back = read_model(written(tmp_path / "model.json", to_json(model)))
     assert to_json(back) == to_json(model)
     assert back.loss == model.loss
-    assert back.classes == model.classes
+    assert (back.classes, back.targets, back.shared) == (model.classes, model.targets, model.shared)
+    assert back.structure == model.structure
+    assert back.certificates == model.certificates
     for old, new in zip(model.equations, back.equations, strict=True):
         np.testing.assert_array_equal(new.indices, old.indices)
         np.testing.assert_array_equal(new.values, old.values)
@@ -108,20 +139,30 @@ def test_file_says_what_it_should():
     content = json.loads(to_json(MODELS["two classes"]))
     assert content["format"] == "diht-model"
     assert content["loss"] == {"name": "smoothed_hinge", "gamma": 0.3}
-    assert content["equations"][0]["coefficients"][1] == {
-        "index": 3,
-        "name": "column 3",
-        "value": -2.0,
-        "drop_cost": 0.0,
-    }
-    figures = content["equations"][0]["certificate"]
+    assert content["equations"][0]["coefficients"][1] == {"index": 3, "name": "column 3", "value": -2.0}
+    assert content["structure"] == {"keep": [], "groups": None, "sign": None, "limits": None}
+    assert content["encoders"] is None
+    figures = content["certificates"][content["equations"][0]["certificate"]]
     assert figures["gap"] == 0.25
     assert figures["status"] == "stalled"
     assert figures["required"] == []
-    equation = json.loads(to_json(MODELS["required"]))["equations"][0]
-    assert equation["certificate"]["required"] == [3]
-    assert equation["certificate"]["excluded"] == 2
-    assert equation["coefficients"][1]["drop_cost"] == 0.12345
+    assert figures["given"] is None
+    (figures,) = json.loads(to_json(MODELS["required"]))["certificates"]
+    assert figures["required"] == [{"index": 3, "name": "column 3", "drop_cost": 0.12345}]
+    assert figures["excluded"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [("several classes", [0, 1, 2]), ("shared classes", [0, 0, 0]), ("targets", [0, 0]), ("regression", [0])],
+)
+def test_each_certificate_is_there_once(name, numbers):
+    content = json.loads(to_json(MODELS[name]))
+    assert [equation["certificate"] for equation in content["equations"]] == numbers
+    assert len(content["certificates"]) == max(numbers) + 1
+    said = [(equation["class"], equation["target"]) for equation in content["equations"]]
+    labels = [equation.label for equation in MODELS[name].equations]
+    assert said == [(None, label) if content["classes"] is None else (label, None) for label in labels]
 
 
 def read_or_one_line(path):
@@ -225,15 +266,26 @@ def with_coefficients(*coefficients):
     return json.dumps(document)
 
 
-def entry(index, value=1.0, name=None, cost=0.0):
-    name = f"column {index}" if name is None else name
-    return {"index": index, "name": name, "value": value, "drop_cost": cost}
+def entry(index, value=1.0, name=None):
+    return {"index": index, "name": f"column {index}" if name is None else name, "value": value}
+
+
+def required(index, cost=0.1):
+    return {"index": index, "name": f"column {index}", "drop_cost": cost}
 
 
 def with_certificate(**changes):
-    document = json.loads(to_json(MODELS["required"]))
+    return at("required", "certificates", 0, **changes)
+
+
+def at(name, *place, **changes):
+    """A model's file with other entries at a place."""
+    document = json.loads(to_json(MODELS[name]))
     del document["checksum"]
-    document["equations"][0]["certificate"] |= changes
+    inside = document
+    for step in place:
+        inside = inside[step]
+    inside |= changes
     return json.dumps(document)
 
 
@@ -247,7 +299,8 @@ BAD_FILES = {
     "[" * 100_000: "nested too deeply",
     '{"k": NaN}': "NaN is not a number",
     '{"k": 1, "k": 2}': "comes twice",
-    changed(format_version=3, diht_version="9.9"): r"format version 3 \(written by diht 9.9\)",
+    changed(format_version=4, diht_version="9.9"): r"format version 4 \(written by diht 9.9\)",
+    changed(format_version=2, diht_version="0.1"): r"format version 2 \(written by diht 0.1\)",
     changed(format_version=1, diht_version="0.0"): r"format version 1 \(written by diht 0.0\)",
     changed(extra=1): "unknown entry 'extra'",
     changed(n_features=0): "n_features: expected a whole number",
@@ -276,14 +329,47 @@ BAD_FILES = {
     with_coefficients(entry(1, 0.0)): "other than zero",
     with_coefficients(entry(1, "2")): "value: expected a number",
     with_coefficients(entry(1, name="column 2")): "name: expected one of column 1",
-    with_coefficients(*map(entry, range(4))): "4 coefficients, where k = 3",
-    with_coefficients(entry(1, cost=-0.1)): "drop_cost: expected a number, zero or more",
-    with_coefficients(entry(1, cost=0.1)): r"required: expected \[1\], the features with a positive drop_cost",
-    with_certificate(required=[]): r"required: expected \[3\]",
-    with_certificate(required=[3, 5]): "expected a whole number from 0 to 4, got 5",
+    with_coefficients(*map(entry, range(4))): "4 features, where k = 3",
+    with_certificate(required=[required(3, -0.1)]): r"required\[0\].drop_cost: expected a positive number, got -0.1",
+    with_certificate(required=[required(3, 0)]): r"required\[0\].drop_cost: expected a positive number, got 0",
+    with_certificate(required=[required(3, None)]): r"required\[0\].drop_cost: expected a number, got None",
+    with_certificate(required=[required(3), required(1)]): r"certificates\[0\].required: indices must be ascending",
+    with_certificate(required=[required(5)]): "expected a whole number from 0 to 4, got 5",
+    with_certificate(required=[3]): r"required\[0\]: expected an object, got 3",
     with_certificate(required=3): "required: expected a list",
+    with_certificate(given={"column 1": 0}): r"certificates\[0\].given: expected null",
     with_certificate(excluded=6): "excluded: expected a whole number from 0 to 5, got 6",
     with_certificate(excluded=[1]): "excluded: expected a whole number",
+    changed(encoders=[]): "encoders: expected null",
+    at("regression", "structure", limits=[[0, 1]]): "structure.limits: expected null",
+    at("signs", "structure", sign=[[0] * 5]): "structure.sign: 1 rows of signs, where there are 2 equations",
+    at("signs", "structure", sign=[[0] * 5, [0] * 4]): r"structure.sign\[1\]: 4 numbers for 5 features",
+    at("signs", "structure", sign=[[0] * 5, 0]): r"structure.sign\[1\]: expected a list",
+    at(
+        "signs", "structure", sign=[[0] * 5, [0, 0, 0, 0, -1]]
+    ): r"equations\[1\].coefficients\[1\].value: .* of the sign",
+    at("several classes", "structure", sign=[[0] * 5] * 3): r"structure.sign\[0\]: expected a whole number",
+    at("regression", targets=[]): "targets: 0 targets, where there is at least one",
+    at("regression", targets="y"): "targets: expected a list",
+    at("regression", targets=["a", "b"]): "equations: 1 equations, where 2 are expected",
+    at("targets", targets=["a", "a"]): "targets: a name comes twice",
+    at("targets", targets=["height"]): "equations: 2 equations, where 1 are expected",
+    at("targets", k=2): "equations: 3 features, where k = 2 are allowed",
+    at("targets", "equations", 1, target="height"): r"equations\[1\].target: expected 'weight', got 'height'",
+    at("targets", "equations", 1, **{"class": "a"}): r"equations\[1\].class: expected null",
+    at(
+        "targets", "equations", 1, certificate=1
+    ): r"equations\[1\].certificate: expected 0, the number of its certificate",
+    at("several classes", "equations", 1, certificate=0): r"equations\[1\].certificate: expected 1, the number",
+    at("several classes", "equations", 1, certificate=True): r"equations\[1\].certificate: expected a whole number",
+    at("two classes", targets=["a", "b"]): "targets: 2 targets, where there is one",
+    at("several classes", certificates=json.loads(to_json(MODELS["regression"]))["certificates"]): (
+        "certificates: 1 certificates, where 3 are expected for the logistic loss"
+    ),
+    at("shared classes", certificates=json.loads(to_json(MODELS["several classes"]))["certificates"]): (
+        "certificates: 3 certificates, where 1 are expected for the multinomial loss"
+    ),
+    at("shared losses", certificates=[]): "certificates: 0 certificates, where 1 or 3 are expected for the hinge loss",
     to_json(make_model()).replace("-2.0", "-2.5"): "checksum",
 }
 
@@ -379,24 +465,31 @@ def test_labels_and_names():
 def test_coefficients_by_name(tmp_path, header, intercept):
     path = written(tmp_path / "c.csv", f'{header}a,1.5\n\n"b, c",-2e-3\n{intercept},4\n')
     assert is_given_model(path)
-    assert read_given_model(path) == GivenModel(("a", "b, c"), (1.5, -0.002), 4.0)
+    assert read_given_model(path) == GivenModel(("a", "b, c"), ((1.5, -0.002),), (4.0,))
 
 
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("c.csv", "a;1.5\nb;2\n", GivenModel(("a", "b"), (1.5, 2.0))),
-        ("c.tsv", "name\tvalue\na\t1.5\n", GivenModel(("a",), (1.5,))),
-        ("c.csv", ",name,value\n0,a,1.5\n1,b,2\n", GivenModel(("a", "b"), (1.5, 2.0))),
+        ("c.csv", "a;1.5\nb;2\n", GivenModel(("a", "b"), ((1.5, 2.0),))),
+        ("c.tsv", "name\tvalue\na\t1.5\n", GivenModel(("a",), ((1.5,),))),
+        ("c.csv", ",name,value\n0,a,1.5\n1,b,2\n", GivenModel(("a", "b"), ((1.5, 2.0),))),
         ("c.csv", "a\nb c\n\n", GivenModel(("a", "b c"), None)),
         ("c.txt", "feature\na\n2\n", GivenModel(("a", "2"), None)),
         ("c.json", '["a", "b"]', GivenModel(("a", "b"), None)),
         ("c.json", "[0, 4]", GivenModel((0, 4), None)),
         ("c.json", '{"support": [0, 4]}', GivenModel((0, 4), None)),
-        ("c.json", '{"a": 1, "b": -2.5, "Intercept": 3}', GivenModel(("a", "b"), (1.0, -2.5), 3.0)),
-        ("c.json", '{"coefficients": {"a": 1}, "intercept": 3}', GivenModel(("a",), (1.0,), 3.0)),
-        ("c.json", '{"coef_": [[0, 2.5]], "intercept_": [3]}', GivenModel((0, 1), (0.0, 2.5), 3.0)),
-        ("c.json", '{"coef_": [0, 2.5]}', GivenModel((0, 1), (0.0, 2.5))),
+        ("c.json", '{"a": 1, "b": -2.5, "Intercept": 3}', GivenModel(("a", "b"), ((1.0, -2.5),), (3.0,))),
+        ("c.json", '{"coefficients": {"a": 1}, "intercept": 3}', GivenModel(("a",), ((1.0,),), (3.0,))),
+        ("c.json", '{"coef_": [[0, 2.5]], "intercept_": [3]}', GivenModel((0, 1), ((0.0, 2.5),), (3.0,))),
+        (
+            "c.json",
+            '{"coef_": [[1, 2], [3, 4]], "intercept_": [5, 6]}',
+            GivenModel((0, 1), ((1.0, 2.0), (3.0, 4.0)), (5.0, 6.0)),
+        ),
+        ("c.json", '{"a": [1, 2], "b": [3, 4]}', GivenModel(("a", "b"), ((1.0, 3.0), (2.0, 4.0)))),
+        ("c.json", '{"intercept": [1, 2]}', GivenModel((), ((), ()), (1.0, 2.0))),
+        ("c.json", '{"coef_": [0, 2.5]}', GivenModel((0, 1), ((0.0, 2.5),))),
     ],
 )
 def test_models_of_other_tools(tmp_path, name, text, expected):
@@ -428,7 +521,12 @@ def test_models_of_other_tools(tmp_path, name, text, expected):
         ("c.json", '{"a": "x"}', "a: expected a number, got 'x'"),
         ("c.json", '{"a": 1, "a": 2}', "comes twice"),
         ("c.json", '{"coef_": [1], "intercept_": [1, 2]}', "intercept_: expected one number"),
-        ("c.json", '{"coef_": [[1], [2]]}', r"expected a number, got \[1\]"),
+        ("c.json", '{"coef_": [[1], 2]}', r"expected a number, got \[1\]"),
+        ("c.json", '{"coef_": [[1], [2, 3]]}', "coef_: rows of different lengths"),
+        ("c.json", '{"coef_": [[], []]}', "coef_: no coefficients"),
+        ("c.json", '{"coef_": [[1], [2]], "intercept_": 3}', "intercept_: expected 2 numbers, got 3"),
+        ("c.json", '{"a": [1, 2], "b": 3}', "b: 1 numbers, where the first feature has 2"),
+        ("c.json", '{"a": []}', r"a: expected a number, got \[\]"),
         ("c.json", "3", "expected an object"),
     ],
 )
@@ -516,7 +614,7 @@ def test_report_marks_required_features():
     assert "2 of the 5 features are proved to be in no best possible model" in text
     assert "required" not in report(make_model())
     assert "drop cost" not in report(make_model())
-    several = make_model((0, 1, 2), equations=tuple(make_equation(c, costs=(0.5, 0.0)) for c in range(3)))
+    several = make_model((0, 1, 2), equations=tuple(make_equation(c, figures=PROVED) for c in range(3)))
     assert "in every best possible model for the class with" in report(several)
 
 
@@ -539,13 +637,13 @@ def test_findings_about_a_given_model():
         certificate_in_words(MODELS["regression"], branched, [Finding(none, none)]).split()
     )
     better = make_equation(indices=(0, 1), values=(7.0, 8.0), figures=Figures(0.8, 0.75, True, Status.STALLED))
-    text = words(none, none, better)
+    text = words(none, none, (better,))
     assert "A better model was found: objective 0.8, 20% lower new column 0 (not in your model)" in text
     assert "gone column 3 (in yours only)" in text
     assert "column 1 8 column 0 7 (intercept) 0.25" in text
     assert "To narrow the gap" not in text
     same = make_equation(values=(1.0, 1.0), figures=Figures(0.8, 0.75, True, Status.STALLED))
-    assert "found with the same features: objective 0.8" in words(none, none, same)
+    assert "found with the same features: objective 0.8" in words(none, none, (same,))
     assert "Class 2.5: what is proved" in words(none, none, model=MODELS["several classes"])
 
 
@@ -586,6 +684,47 @@ def test_report_of_classes():
     text = report(MODELS["several classes"])
     assert "for class 2.5: 2 of 5" in text
     assert "for the worst of the classes" in text
+
+
+def test_report_of_classes_that_share_features():
+    text = report(MODELS["shared classes"])
+    assert "for class 2: 2 of 5" in text
+    assert "average multinomial loss plus ridge, the figure to minimise" in text
+    assert "within 25% of the best possible with at most 3 features:" in text
+    text = report(MODELS["shared losses"])
+    assert "average hinge loss, summed over the 3 classes, plus ridge" in text
+    assert "uses 2 of the 3 features allowed" in text
+    assert "possible with at most 3 features a class (for the worst of the classes)" in report(
+        MODELS["several classes"]
+    )
+
+
+def test_report_of_targets():
+    text = report(MODELS["targets"])
+    assert 'Selected features for target "weight": 2 of 5' in text
+    assert "column 3 -1 0.123 *" in text
+    assert (
+        "The objective is the average squared loss over the data, summed over the 2 targets, plus 0.005 times" in text
+    )
+    assert "2 of the 5 features are proved to be in no best possible model" in text
+    assert "allowed:" not in text  # three features in all
+    none = np.array([], dtype=np.int64)
+    better = tuple(
+        make_equation(name, (0, 3), (1.0, 2.0), figures=Figures(0.5, 0.4, True, Status.STALLED)) for name in TARGETS
+    )
+    finding = Finding(np.array([0, 3]), none, better)
+    words = " ".join(certificate_in_words(MODELS["targets"], Context(1e-4, 5, fitted=False), [finding]).split())
+    assert words.count("What is proved of single features?") == 1
+    assert "required column 3" in words
+    assert "missing column 0" in words
+    assert "objective 0.5, 50% lower new column 0 (not in your model) gone column 1, column 4 (in yours only)" in words
+    assert 'For target "height": feature coefficient column 3 2 column 0 1' in words
+
+
+def test_predictions_of_several_targets():
+    X = np.random.default_rng(0).normal(size=(7, 5))
+    expected = np.column_stack([0.5 * X[:, 1] - 2 * X[:, 3] + 0.25, -X[:, 3] + 2 * X[:, 4] + 0.25])
+    np.testing.assert_allclose(MODELS["targets"].predict(X), expected)
 
 
 def test_report_of_many_features_and_classes_is_short():

@@ -30,6 +30,8 @@ NAMES = EVIL + [f"x{j}" for j in range(len(EVIL), 12)]
 FRAME = pd.DataFrame(X, columns=NAMES)[["x7", "x8", "x9", "x10", "x11", *EVIL]]
 WORDS = np.array(["<b>few</b>", "many", "so"])[np.digitize(U, [-0.5, 0.5])]
 
+TARGETS = pd.DataFrame({EVIL[0]: U, "long " * 20: X[:, 7] + U, "c": U**2})
+
 MODELS = {
     "regression": (lambda: SparseRegressor(k=3, lam=0.01).fit(X, U), X, U),
     "evil names": (lambda: SparseRegressor(k=9, lam=0.01, standardize=True, keep=EVIL[:2]).fit(FRAME, U), FRAME, U),
@@ -39,6 +41,9 @@ MODELS = {
     "cv": (lambda: SparseRegressorCV(ks=[1, 2, 3, 5], lams=[0.01, 0.1], cv=3).fit(FRAME, U), FRAME, U),
     "classes, bic": (lambda: SparseClassifierCV(ks=[1, 2], lams=0.1, criterion="bic").fit(X, WORDS), X, WORDS),
     "shared": (lambda: SparseClassifier(k=3, lam=0.01, loss="multinomial", standardize=True).fit(FRAME, WORDS), FRAME, WORDS),
+    "ovr": (lambda: SparseClassifierCV(ks=[1, 2], lams=0.1, cv=2, multiclass="ovr").fit(FRAME, WORDS), FRAME, WORDS),
+    "shared hinge": (lambda: SparseClassifier(k=2, lam=0.1, loss="hinge").fit(X, WORDS), X, WORDS),
+    "targets": (lambda: SparseRegressorCV(ks=[1, 2, 3], lams=0.1, cv=2).fit(FRAME, TARGETS), FRAME, TARGETS),
     "counts": (lambda: SparseRegressor(k=2, loss="poisson").fit(X, np.round(np.exp(U))), X, np.round(np.exp(U))),
     "nothing": (lambda: SparseRegressor(k=1, lam=0.1).fit(np.ones((9, 2)), U[:9]), np.ones((9, 2)), U[:9]),
 }  # fmt: skip
@@ -90,6 +95,32 @@ def test_figures_of_a_regression():
     assert f"<b>{np.sqrt(1 / 3):.4g}</b>" in html
     assert "3 samples (here)" in html
     assert html.count("<svg") == 2
+
+
+def test_figures_of_several_targets():
+    model = SparseRegressor(k=2, lam=0.1).fit(X, np.column_stack([U, X[:, 7]]))
+    y = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
+    tested = Predictions(y, np.array([[1.0, 6.0], [2.0, 6.0], [4.0, 6.0]]), None, "here")
+    html = page(model._saved(), Story(tested=tested, results=[model.result_]))
+    assert re.findall(r"<b>([-\d.]+)</b><span>R²", html) == ["0.5", "0"]
+    assert [text_of(part) for part in re.findall(r"<h3>.*?</h3>", html)] == [
+        " target &quot;y0&quot; ",
+        " target &quot;y1&quot; ",
+    ] * 2
+    assert "at most 2 features" in html
+    assert html.count("lower bound: no model allowed is below") == 1
+
+
+def test_words_of_classes_on_a_page():
+    shared, apart = (
+        text_of(page(SparseClassifier(k=2, lam=0.1, loss="hinge", multiclass=kind).fit(X, WORDS)._saved(), Story()))
+        for kind in ("shared", "ovr")
+    )
+    assert "possible with at most 2 features:" in shared.replace(", up to", ":")
+    assert "average hinge loss over the data, summed over the 3 classes, plus" in shared
+    assert "at most 2 features a class" in apart
+    assert "one model for each class against the rest" in apart
+    assert "summed over" not in apart
 
 
 def test_figures_of_a_classifier():
@@ -144,6 +175,7 @@ def test_a_model_that_was_read_has_a_report_too(tmp_path):
         ((X, U[:5]), "y must hold one target for each of the 120 samples"),
         ((X, np.full(120, "a")), "y must hold finite numbers"),
         ((X, np.where(U > 0, U, np.nan)), "y must hold finite numbers"),
+        ((X, np.column_stack([U, U])), "y must hold one target for each of the 120 samples"),
     ],
 )
 def test_bad_data(tmp_path, arguments, message):
@@ -217,6 +249,17 @@ def test_a_regression_by_file(tmp_path, capsys):
     SparseRegressor(k=2).fit(frame.drop(columns="y"), U).to_json(tmp_path / "model.json")
     assert main(["report", str(tmp_path / "model.json"), str(tmp_path / "data.csv")]) == 0
     assert "Residuals" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    capsys.readouterr()
+
+
+def test_several_targets_by_file(tmp_path, capsys):
+    frame = pd.DataFrame(X, columns=[f"c{j}" for j in range(12)]).assign(a=U, b=X[:, 7])
+    frame.to_csv(tmp_path / "data.csv", index=False)
+    SparseRegressor(k=2).fit(frame.drop(columns=["a", "b"]), frame[["a", "b"]]).to_json(tmp_path / "model.json")
+    assert main(["report", str(tmp_path / "model.json"), str(tmp_path / "data.csv")]) == 0
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert html.count("R², the share") == 2
+    assert "&quot;a&quot;, &quot;b&quot;" in html
     capsys.readouterr()
 
 

@@ -31,6 +31,10 @@ U = X[:, 2] - 0.5 * X[:, 7] + 0.2 * RNG.normal(size=90)
 NAMES = [f"column <{j}>" for j in range(12)]
 FRAME = pd.DataFrame(X, columns=NAMES)
 WORDS = np.array(["few", "many", "some"])[np.digitize(U, [-0.5, 0.5])]
+TARGETS = np.column_stack([U, X[:, 2] + X[:, 9]])
+NAMED = pd.DataFrame(TARGETS, columns=["a", "b"])
+SIGNS = np.zeros((3, 12), dtype=int)
+SIGNS[1, 2] = -1
 
 MODELS = {
     "squared": lambda: SparseRegressor(k=3, lam=0.01).fit(X, U),
@@ -41,6 +45,10 @@ MODELS = {
     "no intercept": lambda: SparseClassifier(k=2, lam=0.01, loss=Logistic(), fit_intercept=False).fit(X, np.sign(U)),
     "float32 classes": lambda: SparseClassifier(k=3, lam=0.01).fit(X.astype(np.float32), WORDS),
     "three classes": lambda: SparseClassifier(k=2, lam=0.01, exact=True).fit(FRAME, WORDS),
+    "one against the rest": lambda: SparseClassifier(k=2, lam=0.01, multiclass="ovr").fit(FRAME, WORDS),
+    "signs of classes": lambda: SparseClassifier(k=2, lam=0.01, sign=SIGNS).fit(X, WORDS),
+    "targets": lambda: SparseRegressor(k=2, lam=0.01, exact=True).fit(X, TARGETS),
+    "named targets, kept": lambda: SparseRegressor(k=2, loss="huber", keep=[4]).fit(FRAME, NAMED),
     "hinge": lambda: SparseClassifier(k=3, lam=0.01, loss="hinge").fit(X, np.where(U > 0, "yes", "no")),
     "smoothed hinge": lambda: SparseClassifier(k=3, lam=0.01, loss=SmoothedHinge(0.4)).fit(X, WORDS),
     "squared hinge": lambda: SparseClassifier(k=3, lam=0.01, loss="squared_hinge").fit(X, (U > 0).astype(float)),
@@ -107,13 +115,53 @@ def test_json_says_it_all(tmp_path):
     assert content["diht_version"] == diht.__version__
     assert content["feature_names"] == NAMES
     assert content["classes"] == ["few", "many", "some"]
+    assert content["targets"] is None
     for j, equation in enumerate(content["equations"]):
         support = np.flatnonzero(model.coef_[j])
         assert [entry["name"] for entry in equation["coefficients"]] == [NAMES[i] for i in support]
         assert [entry["value"] for entry in equation["coefficients"]] == model.coef_[j, support].tolist()
         assert equation["intercept"] == model.intercept_[j]
-        assert equation["certificate"]["lower_bound"] == model.lower_bound_[j]
-        assert equation["certificate"]["required"] == model.certificate_[j].required.tolist()
+        assert equation["certificate"] == 0
+    (figures,) = content["certificates"]
+    assert figures["lower_bound"] == model.lower_bound_
+    required = model.certificate_.required
+    assert [entry["index"] for entry in figures["required"]] == required.tolist()
+    assert [entry["drop_cost"] for entry in figures["required"]] == model.certificate_.drop_cost[required].tolist()
+
+
+def test_json_of_one_against_the_rest(tmp_path):
+    model = MODELS["one against the rest"]()
+    model.to_json(tmp_path / "model.json")
+    content = json.loads((tmp_path / "model.json").read_text())
+    assert [figures["lower_bound"] for figures in content["certificates"]] == model.lower_bound_.tolist()
+    assert [equation["certificate"] for equation in content["equations"]] == [0, 1, 2]
+    assert diht.load_model(tmp_path / "model.json").multiclass == "ovr"
+
+
+def test_several_targets_have_names(tmp_path):
+    for name, names in (("targets", ["y0", "y1"]), ("named targets, kept", ["a", "b"])):
+        model = MODELS[name]()
+        assert hasattr(model, "target_names_in_") == (names == ["a", "b"])
+        model.to_json(tmp_path / "model.json")
+        assert json.loads((tmp_path / "model.json").read_text())["targets"] == names
+        back = diht.load_model(tmp_path / "model.json")
+        assert back.target_names_in_.tolist() == names
+        assert not hasattr(back.fit(X, U), "target_names_in_")
+    chosen = SparseRegressorCV(ks=[1, 2], lams=0.1, cv=2).fit(X, NAMED)
+    assert chosen.target_names_in_.tolist() == ["a", "b"]
+    assert not hasattr(chosen.fit(X, TARGETS), "target_names_in_")
+
+
+def test_signs_of_several_classes_are_kept(tmp_path):
+    model = MODELS["signs of classes"]()
+    model.to_json(tmp_path / "model.json")
+    saved = read_model(str(tmp_path / "model.json"))
+    assert saved.structure.sign == tuple(map(tuple, SIGNS.tolist()))
+    assert saved.structure.moved(np.arange(12)[::-1]).sign == tuple(map(tuple, SIGNS[:, ::-1].tolist()))
+    back = diht.load_model(tmp_path / "model.json")
+    np.testing.assert_allclose(back.fit(X, WORDS).coef_, model.coef_, rtol=1e-6, atol=1e-9)
+    one = SparseRegressor(k=2, lam=0.01, sign=SIGNS[1:2]).fit(X, U)._saved()
+    assert one.structure.sign == tuple(SIGNS[1].tolist())
 
 
 def test_what_was_asked_for_is_kept(tmp_path):
@@ -460,7 +508,9 @@ def test_kinds_of_plain_models():
     assert type(MODELS["hinge"]().to_sklearn()) is LinearSVC
     assert type(MODELS["smoothed hinge"]().to_sklearn()) is LinearSVC
     assert type(MODELS["logistic"]().to_sklearn()) is LogisticRegression
-    assert type(MODELS["three classes"]().to_sklearn()) is OneVsRestClassifier
+    assert type(MODELS["three classes"]().to_sklearn()) is LogisticRegression
+    assert type(MODELS["one against the rest"]().to_sklearn()) is OneVsRestClassifier
+    assert type(MODELS["targets"]().to_sklearn()) is Ridge
 
 
 def test_plain_models_share_nothing():
@@ -501,7 +551,8 @@ def test_onnx(model, onnx):
     session = runtime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
     answers = session.run(None, {session.get_inputs()[0].name: data})
     if model._task == "regression":
-        np.testing.assert_allclose(answers[0].ravel(), model.predict(data_for(model)), rtol=1e-4, atol=1e-4)
+        expected = model.predict(data_for(model))
+        np.testing.assert_allclose(answers[0].reshape(expected.shape), expected, rtol=1e-4, atol=1e-4)
         return
     np.testing.assert_array_equal(answers[0].astype(model.classes_.dtype), model.predict(data_for(model)))
     if proba:

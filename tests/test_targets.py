@@ -29,6 +29,7 @@ from diht.design import DenseDesign
 from diht.duality import dual_from_primal, lower_bound, primal
 from diht.losses import LOSSES, Huber, Loss, Squared
 from diht.samples import BlockSamples, MemorySamples, TargetSamples
+from diht.solvers import DIHT
 from diht.structure import constrained
 
 SMOOTH = ["squared", "huber", "poisson", "logistic", "squared_hinge"]
@@ -248,6 +249,9 @@ def test_offsets_of_several_targets() -> None:
     assert_allclose(shifted.predict(X, offset=offset), plain.predict(X) + offset, rtol=1e-9)
     with pytest.raises(ValueError, match=r"^offset must have the shape of y"):
         SparseRegressor(k=1).fit(X, Y, offset=offset[:, 0])
+    for wrong in (offset[:, 0], offset.ravel(), offset[:5]):
+        with pytest.raises(ValueError, match=r"^offset must have shape \(20, 3\)"):
+            plain.predict(X, offset=wrong)
     with pytest.raises(ValueError, match=r"^offset must have the shape of y"):
         SparseRegressor(k=1, loss="poisson").fit(X, Y, offset=offset)
 
@@ -275,6 +279,29 @@ def test_a_model_of_classes_is_read_back(tmp_path: Any) -> None:
         again = load_model(tmp_path / "model.json")
         assert again.multiclass == multiclass
         assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize("kind", ["targets", "shared", "ovr"])
+def test_what_a_file_says_of_several_equations(kind: str) -> None:
+    X, Y = load_linnerud(return_X_y=True)
+    if kind != "targets":
+        X, Y = load_wine(return_X_y=True)
+    model: Any = SparseRegressor(k=2) if kind == "targets" else SparseClassifier(k=2, lam=0.1, multiclass=kind)
+    saved = model.fit(X, Y)._saved()
+    results = model.result_ if kind == "ovr" else [model.result_]
+    assert saved.data.n_samples == len(X)
+    assert len(saved.equations) == 3
+    assert len(saved.certificates) == len(saved.supports) == len(results)
+    rows = np.vstack([result.w for result in results])
+    for equation, effects, w, coef in zip(saved.equations, saved.effects(results), rows, model.coef_, strict=True):
+        assert_array_equal(effects, w[equation.indices])
+        assert_allclose(effects, coef[equation.indices] * X[:, equation.indices].std(axis=0))
+    assert saved.effects([]) == [None] * 3
+
+
+def test_the_tag_of_several_targets_is_that_of_the_method() -> None:
+    for solver, takes in (("auto", True), ("diht", False), (DIHT(), False), ("unknown", True)):
+        assert SparseRegressor(solver=solver).__sklearn_tags__().target_tags.multi_output is takes
 
 
 def test_what_is_refused() -> None:

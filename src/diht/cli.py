@@ -149,6 +149,7 @@ examples:
   diht fit                                   data that comes with scikit-learn
   diht fit patients.csv --target sick --k 5  a classifier with 5 features
   diht fit prices.parquet --lam 0.01         the last column is the target
+  diht fit rain.csv --target may --target june  two targets, the same features
   diht fit news20.svm.gz --no-standardize    sparse data, one line a sample
   diht predict diht-report/model.json new.csv > predictions.csv
   diht certify diht-report/model.json patients.csv
@@ -164,8 +165,10 @@ Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz.
 
 _FIT_NOTES = f"""\
 {_FILES}
-{_losses("classes", "classification")};
-multinomial (one model of all classes, K features in all).
+{_losses("classes", "classification")}.
+Several classes share the K features: by the multinomial loss where logistic is
+asked for, else by the sum of the losses of each class against the rest. With
+--multiclass ovr each of them has K features of its own.
 {_losses("numbers", "regression")}.
 
 --no-standardize is for columns that are comparable as they are, such as words
@@ -236,7 +239,7 @@ def _command(commands: Any, name: str, summary: str, notes: str) -> _Arguments:
 def _add_fit(parser: _Arguments) -> None:
     parser.add_argument("file", nargs="?", metavar="FILE", help="the data (default: breast cancer, from scikit-learn)")
     data = parser.add_argument_group("data")
-    data.add_argument("--target", metavar="NAME", help="column, or its number from 0 (default: the last)")
+    _add_target(data, "column, or its number from 0 (default: the last); again for further ones")
     _add_max_features(data)
     _add_standardize(data, "scale columns to unit variance (default: yes)", True)
     model = parser.add_argument_group("model")
@@ -247,6 +250,9 @@ def _add_fit(parser: _Arguments) -> None:
         "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"
     )
     _add_loss(model, "see below (default: logistic or squared, as it fits)", *ALL_LOSSES)
+    model.add_argument(
+        "--multiclass", choices=["shared", "ovr"], default="shared", help="features of several classes (see below)"
+    )
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
     solve = parser.add_argument_group("solve")
     solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
@@ -278,7 +284,7 @@ def _add_certify(parser: _Arguments) -> None:
     parser.add_argument("model", metavar="MODEL", help="model.json of a fit, or coefficients or names (see below)")
     parser.add_argument("file", metavar="FILE", help="the data, with targets")
     problem = parser.add_argument_group("problem")
-    problem.add_argument("--target", metavar="NAME", help="column, or its number from 0")
+    _add_target(problem, "column, or its number from 0; again for further ones")
     _add_max_features(problem)
     _add_standardize(problem, "whether the ridge sees standardised columns", None)
     problem.add_argument("--k", type=_whole(1), metavar="K", help="how many features a model may use")
@@ -293,9 +299,7 @@ def _add_certify(parser: _Arguments) -> None:
 def _add_report(parser: _Arguments) -> None:
     parser.add_argument("model", metavar="MODEL", help="model.json of a fit, or of to_json in Python")
     parser.add_argument("file", nargs="?", metavar="DATA", help="samples with targets to show predictions on")
-    parser.add_argument(
-        "--target", metavar="NAME", help="column of DATA, or its number from 0 (default: that of the fit)"
-    )
+    _add_target(parser, "column of DATA, or its number from 0 (default: that of the fit); again for further ones")
     parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html beside MODEL)")
 
 
@@ -310,6 +314,10 @@ def _add_reproduce(parser: _Arguments) -> None:
     parser.add_argument("--data", metavar="FOLDER", help="where the data sets are")
     parser.add_argument("--jobs", type=_whole(1, 1024), metavar="N", help="processes for fig1 (default: all cores)")
     _add_quiet(parser)
+
+
+def _add_target(group: _Arguments, summary: str) -> None:
+    group.add_argument("--target", action="append", metavar="NAME", help=summary)
 
 
 def _add_max_features(group: _Arguments) -> None:

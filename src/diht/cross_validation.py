@@ -86,7 +86,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
-        data = X
+        data, targets = X, y
         numeric = {} if is_classifier(self) else {"y_numeric": True, "multi_output": True}
         X, y = validated(self, X, y, **numeric)
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
@@ -114,6 +114,8 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
                 self._follow_path(plain, X, y, weights, known, n, constraint, ks, lams)
         if self.refit:
             self._refit(data, y, sample_weight, known)
+        if not is_classifier(self):
+            self._keep_target_names(targets)
 
     def _estimator(self, **params: Any) -> Plain:
         """Return the plain estimator with the parameters that both have."""
@@ -455,7 +457,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     lams : float or sequence of float, default=(0.001, 0.01, 0.1)
         Strengths of the ridge to try.
     loss : str or Loss, default="logistic"
-        As in `SparseClassifier`; "multinomial" for more than two classes.
+        As in `SparseClassifier`.
     multiclass : {"shared", "ovr"}, default="shared"
         As in `SparseClassifier`.
     criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"

@@ -29,7 +29,7 @@ from diht.compiling import printed
 from diht.constraint import Cardinality, Constraint
 from diht.design import Design, as_design, effective_n_threads
 from diht.duality import WITHOUT_PROOF
-from diht.loop import as_solver, solve
+from diht.loop import SOLVERS, as_solver, solve
 from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Iterate, Result, Status
@@ -292,19 +292,19 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     groups : array of shape (n_features,), optional
         A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
         feature is then said of its group: "without it" means without the whole group.
-    sign : int, array of shape (n_features,) or dict, optional
+    sign : int, array of shape (n_features,) or (n_targets, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
         all, one for each, or those of some features by name or index.
 
     Attributes
     ----------
-    coef_ : ndarray of shape (n_features,)
-        Coefficients, at most k of them nonzero.
-    intercept_ : float
+    coef_ : ndarray of shape (n_features,) or (n_targets, n_features)
+        Coefficients of at most k features.
+    intercept_ : float or ndarray of shape (n_targets,)
         The intercept, 0 without one.
     support_ : ndarray of int
-        Indices of the nonzero coefficients, ascending.
-    dual_coef_ : ndarray of shape (n_samples,)
+        Indices of the features with a nonzero coefficient for any target, ascending.
+    dual_coef_ : ndarray of shape (n_samples,) or (n_targets, n_samples)
         The dual point behind the lower bound; not in an estimator that was stored and read.
     objective_ : float
         The model's objective.
@@ -325,6 +325,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
+    target_names_in_ : ndarray of shape (n_targets,)
+        The names of several targets, where y is a data frame with names that are all strings.
 
     See Also
     --------
@@ -421,16 +423,24 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
-        data = X
+        data, targets = X, y
         # The design finds what is not finite.
         X, y = validated(self, X, y, y_numeric=True, multi_output=True, ensure_all_finite=False)
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        self._keep_target_names(targets)
         s = normalised_weights(sample_weight, X.shape[0])
         tasks = FitTasks.of(self, data, y, sample_weight, 1)
         self._solve(X, {"": y}, s, self._previous(X.shape[1]), tasks, offset)
         if tasks is not None:
             tasks.end()
         return self
+
+    def _keep_target_names(self, y: Any) -> None:
+        """Keep the names of several targets, where they are columns of a data frame and have names that are strings."""
+        names = list(getattr(y, "columns", []))
+        self.__dict__.pop("target_names_in_", None)
+        if len(names) > 1 and all(isinstance(name, str) for name in names):
+            self.target_names_in_ = np.array(names, dtype=object)
 
     def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
         attributes = super()._model(coef, intercept)
@@ -492,7 +502,7 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
         if offset is None:
             return u
         given = np.asarray(offset)
-        if given.shape != u.shape and given.ndim == u.ndim:
+        if u.ndim == 2 and given.shape != u.shape:
             raise ValueError(f"offset must have shape {u.shape}, got shape {given.shape}")
         total = u + finite_vector("offset", given.ravel() if u.ndim == 2 else given, u.size).reshape(u.shape)
         with np.errstate(over="ignore"):
@@ -502,7 +512,8 @@ class SparseRegressor(RegressorMixin, _SparseLinearModel):  # type: ignore[misc]
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = getattr(_declared(self.loss), "nonnegative_targets", False)
-        tags.target_tags.multi_output = True
+        method = SOLVERS.get(self.solver) if isinstance(self.solver, str) else self.solver
+        tags.target_tags.multi_output = bool(getattr(method, "takes_targets", True))
         return tags
 
 

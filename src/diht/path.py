@@ -250,7 +250,7 @@ class Path(Sequence[PathPoint]):
             bound=np.array([point.lower_bound for point in points]),
             names=[self.feature_names[j] for j in used],
             coef=np.stack([point.sizes[used] for point in points]),
-            axis=what + " of the standardised column" * points[0].certificate.scaled,
+            axis=what + "\nof the standardised column" * points[0].certificate.scaled,
             required=np.stack([np.isin(used, point.certificate.required) for point in points]),
             counted="features" if self.constraint.unit_size == 1 else "groups",
         )

@@ -118,9 +118,9 @@ class ShippingMixin:
             The file, replaced as a whole if it is there.
         X : array-like or sparse matrix of shape (n_samples, n_features), optional
             Samples to show predictions on, best such as were not used to fit: calibration and a confusion table, or residuals.
-        y : array-like of shape (n_samples,), optional
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Their targets; needed with X.
-        offset : array-like of shape (n_samples,), optional
+        offset : array-like of the shape of y, optional
             Known parts of their predictions, as in `predict` of a regressor.
         """
         from diht.report.page import Story, write_page  # what only some need is imported there
@@ -135,10 +135,11 @@ class ShippingMixin:
         Returns
         -------
         estimator
-            A `LogisticRegression` for the logistic loss (of more than two classes a `OneVsRestClassifier` of them) and for the
-            multinomial one, a `LinearSVC` for other losses of classification, a `PoissonRegressor` where predictions are
-            exp(x.w + b), else a `Ridge`; fitted, with a copy of the coefficients. The strength of its penalty is that of the
-            problem that was solved, whose columns are standardised unless ``standardize=False``.
+            A `LogisticRegression` for the logistic loss and for the multinomial one (with ``multiclass="ovr"`` a
+            `OneVsRestClassifier` of them where there are more than two classes), a `LinearSVC` for other losses of
+            classification, a `PoissonRegressor` where predictions are exp(x.w + b), else a `Ridge`; fitted, with a copy of the
+            coefficients. The strength of its penalty is that of the problem that was solved, whose columns are standardised
+            unless ``standardize=False``.
         """
         check_is_fitted(self)
         strength = self._lam * self._n_samples
@@ -189,7 +190,7 @@ class ShippingMixin:
         return estimator
 
     def sparsify(self) -> Any:
-        """Turn `coef_` into a sparse array of shape (1, n_features) or (n_classes, n_features).
+        """Turn `coef_` into a sparse array of shape (1, n_features), or with a row for each of several classes or targets.
 
         Of a million features such a model takes next to no memory for `coef_`. Everything but fitting again from a warm start
         costs what its few nonzero coefficients cost.
@@ -272,11 +273,8 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
     from diht.estimators import SparseClassifier, SparseRegressor
 
     saved = read_model(os.fspath(path))
-    structure: dict[str, Any] = {
-        name: list(value) if value else None  # as an estimator takes it
-        for name, value in vars(saved.structure).items()
-        if name in ("keep", "groups", "sign")
-    }
+    # As an estimator takes it.
+    structure: dict[str, Any] = {name: list(value) if value else None for name, value in vars(saved.structure).items()}
     loss: Any = saved.loss
     estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
         k=saved.k,
@@ -293,11 +291,13 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
         estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
     if saved.classes is not None:
         estimator.classes_ = np.array(saved.classes)
+    elif saved.shared:
+        estimator.target_names_in_ = np.array(saved.targets, dtype=object)
     intercepts = np.array([equation.intercept for equation in saved.equations], dtype=saved.dtype)
     estimator.coef_, estimator.support_ = _sparse_rows(saved), saved.support
     estimator.intercept_ = intercepts[0] if saved.classes is None and len(intercepts) == 1 else intercepts
     for name in ("objective", "lower_bound", "gap"):
-        figures = [getattr(equation.figures, name) for equation in saved.certified]
+        figures = [getattr(each, name) for each in saved.certificates]
         setattr(estimator, f"{name}_", np.array(figures) if len(figures) > 1 else figures[0])
     if saved.n_features < _MANY:
         estimator.densify()

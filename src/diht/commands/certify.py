@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 from diht.commands import warn
 from diht.commands.interrupt import Interrupt
 from diht.commands.predict import columns_of, read_for
-from diht.commands.targets import choose_loss
+from diht.commands.targets import choose_loss, targets_for
 from diht.datasets import Table, read_table
 from diht.design import as_design
-from diht.estimators import column_scales
+from diht.estimators import class_targets, column_scales
 from diht.loop import certificate_after, model_to_certify, solve
 from diht.losses import Loss, as_loss
 from diht.problem import Problem, normalised_weights
@@ -28,14 +29,16 @@ from diht.report.model import (
     Data,
     Equation,
     Figures,
+    Label,
     SavedModel,
     as_labels,
     equation_labels,
     feature_name,
     read_model,
 )
-from diht.report.text import Context, Finding, certificate_in_words, printable, quoted, spoken
+from diht.report.text import Context, Finding, allowed, certificate_in_words, printable, quoted, spoken
 from diht.result import Certificate, Status
+from diht.samples import Intercept
 from diht.solvers import Start
 
 __all__ = ["certify"]
@@ -61,16 +64,14 @@ def certify(arguments: argparse.Namespace) -> None:
 def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     """Read a model of ours and its data; the model's features in the order of the table, options in place of its own."""
     model = read_model(arguments.model)
-    own = model.loss
-    if model.shared:
-        raise ValueError(f"{arguments.model}: certify knows no model of several classes yet; fit carries a certificate")
     table = read_for(
         model,
         arguments.file,
-        arguments.target or model.data.target,
+        arguments.target or model.targets,
         needs_target=True,
         max_features=arguments.max_features,
     )
+    targets_for(model, table)  # a target too few would count as a feature
     columns = columns_of(model, table, np.arange(model.n_features))
     if table.X.shape[1] != model.n_features:
         raise ValueError(f"{table.path}: {table.X.shape[1]} features, where the model has {model.n_features}")
@@ -79,15 +80,15 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         moved = tuple(replace(equation, indices=columns[equation.indices]) for equation in model.equations)
         structure = model.structure.moved(columns)
         model = replace(model, equations=moved, feature_names=tuple(table.feature_names), structure=structure)
-    loss: Loss = own if arguments.loss is None else as_loss(arguments.loss)
+    loss: Loss = model.loss if arguments.loss is None else as_loss(arguments.loss)
     if loss.task != model.task:
         raise ValueError(
             f"argument --loss: {loss.name} is for {loss.task}, the model of {arguments.model} for {model.task}"
         )
-    most = max(model.structure.counted(equation.indices.tolist()) for equation in model.equations)
+    most = max(model.structure.counted(support.tolist()) for support in model.supports)
     return replace(
         model,
-        loss=loss,
+        loss=loss.of_classes() if model.shared and model.classes is not None else loss,
         k=_k_for(arguments, model.k, model.n_features, most),
         lam=arguments.lam or model.lam,
         standardize=model.standardize if arguments.standardize is None else arguments.standardize,
@@ -103,41 +104,49 @@ def _foreign_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
     table = read_table(arguments.file, arguments.target, max_features=arguments.max_features)
     loss, _ = choose_loss(table, arguments.loss)
     d = table.X.shape[1]
-    values = (math.nan,) * len(given.names) if given.values is None else given.values
     places = _places(given, table, arguments.model)
-    used = sorted((j, value) for j, value in zip(places, values, strict=True) if value != 0)
     classes = as_labels(np.unique(np.asarray(table.y))) if loss.task == "classification" else None
-    if classes is not None and len(classes) > 2:
-        raise ValueError(
-            f"{arguments.model}: one set of coefficients for {len(classes)} classes; models of other tools have two"
-        )
-    equation = Equation(
-        label=equation_labels(classes)[0],
-        indices=np.array([j for j, _ in used], dtype=np.int64),
-        values=np.array([value for _, value in used], dtype=np.float64),
-        intercept=given.intercept or 0.0,
-        figures=_UNKNOWN,
+    labels = equation_labels(classes, table.target_names)
+    shared = len(labels) > 1
+    rows = given.rows or ((math.nan,) * len(places),) * len(labels)
+    if len(rows) != len(labels):
+        count = f"{len(rows)} set{'s' * (len(rows) != 1)} of coefficients"
+        each = f"{len(labels)} are needed, one for each {'target' if classes is None else 'class'}"
+        raise ValueError(f"{arguments.model}: {count}, where {each if shared else '1 is needed'}")
+    intercepts = given.intercepts if given.rows is not None and given.intercepts else (0.0,) * len(labels)
+    equations = tuple(
+        _equation(label, places, row, intercept) for label, row, intercept in zip(labels, rows, intercepts, strict=True)
     )
+    used = len(np.unique(np.concatenate([equation.indices for equation in equations])))
     model = SavedModel(
-        loss=loss,
-        k=_k_for(arguments, max(len(used), 1), d, len(used)),
+        loss=loss.of_classes() if shared and classes is not None else loss,
+        k=_k_for(arguments, max(used, 1), d, used),
         lam=arguments.lam or 1e-3,
-        fit_intercept=given.intercept is not None or given.values is None,
+        fit_intercept=given.intercepts is not None or given.rows is None,
         standardize=arguments.standardize is not False,
         dtype="float64",
         n_features=d,
         feature_names=None if table.feature_names is None else tuple(table.feature_names),
         classes=classes,
-        equations=(equation,),
+        targets=None if table.target_names is None else tuple(table.target_names),
+        equations=equations,
         data=Data.of(table),
+        shared=shared,
     )
     return model, table
+
+
+def _equation(label: Label | None, places: Sequence[int], row: Sequence[float], intercept: float) -> Equation:
+    """Return the nonzero coefficients of a row, those of columns in these places."""
+    used = sorted((j, value) for j, value in zip(places, row, strict=True) if value != 0)
+    indices, values = ([pair[i] for pair in used] for i in range(2))
+    return Equation(label, np.array(indices, dtype=np.int64), np.array(values, dtype=np.float64), intercept, _UNKNOWN)
 
 
 def _places(given: GivenModel, table: Table, path: str) -> list[int]:
     """Return the columns of features that are given by name, by number as the file counts, or by place from 0."""
     d, names = table.X.shape[1], table.feature_names
-    by_place = given.values is not None and given.names == tuple(range(len(given.names)))
+    by_place = given.rows is not None and given.names == tuple(range(len(given.names)))
     if by_place and len(given.names) not in (0, d):  # none at all: an intercept alone
         raise ValueError(f"{path}: {len(given.names)} coefficients, where {table.path} has {d} features")
     named = {name: j for j, name in enumerate(names or ())}
@@ -173,29 +182,33 @@ def _k_for(arguments: argparse.Namespace, default: int, n_features: int, used: i
 
 
 def _targets(model: SavedModel, table: Table) -> list[NDArray[np.float64]]:
-    """Return the targets of every equation: numbers, or +1 for its class and -1 for the others."""
-    y = np.asarray(table.y)
+    """Return the targets of every problem: of each equation, or of all of them together where they share features."""
+    y = targets_for(model, table)
     if model.classes is None:
-        if y.dtype.kind not in "biuf":
-            raise ValueError(f"{table.path}: the target holds texts such as {str(y[0])!r}, the model is for numbers")
         return [y.astype(np.float64)]
-    strangers = sorted(set(as_labels(np.unique(y))) - set(model.classes), key=str)
+    labels, codes = np.unique(y, return_inverse=True)
+    found = as_labels(labels)
+    strangers = sorted(set(found) - set(model.classes), key=str)
     if strangers:
         raise ValueError(f"{table.path}: the target holds {strangers[0]!r}, which is not among the model's classes")
-    if len(np.unique(y)) < 2:
+    if len(found) < 2:
         raise ValueError(f"{table.path}: the target has one class only: {str(y[0])!r}")
-    return [np.where(y == equation.label, 1.0, -1.0) for equation in model.equations]
+    if absent := [label for label in model.classes if label not in found]:
+        raise ValueError(f"{table.path}: the target never holds {absent[0]!r}, which is among the model's classes")
+    if model.shared:
+        return [class_targets(len(found), codes, model.loss)[0]]
+    return [np.where(codes == found.index(equation.label), 1.0, -1.0) for equation in model.equations]
 
 
 def _certify_opening(model: SavedModel, table: Table, path: str) -> str:
     n, d = table.X.shape
-    used, each = len(model.support), " a class" * (len(model.equations) > 1)
+    used = len(model.support)
     columns = ", standardised columns" if model.standardize else ""
     return (
         f"Model    {printable(path)}: {used:,} feature{'s' * (used != 1)}\n"
         f"Data     {printable(table.path)}: {n:,} samples, {d:,} features\n"
         f"{_sides(model)}"
-        f"Problem  {spoken(model.loss)} loss, at most {model.k:,} feature{'s' * (model.k != 1)}{each}, "
+        f"Problem  {spoken(model.loss)} loss, {allowed(model)}, "
         f"lam = {model.lam:g}{columns}"
     )
 
@@ -216,59 +229,59 @@ def _bounds(
     live: LiveLine,
     interrupt: Interrupt,
 ) -> tuple[list[Equation], list[Finding]]:
-    """Return the equations with figures for this data, and what was found about each."""
+    """Return the equations with figures for this data, and what was found about each of them, or about all together."""
     design = as_design(table.X, arguments.threads)
     s = normalised_weights(None, design.shape[0])
     constraint = model.structure.constraint(model.k, model.n_features)
     scale = column_scales(design, s, constraint) if model.standardize else None
     limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)
-    equations, findings = [], []
-    for equation, y in zip(model.equations, targets, strict=True):
+    parts = [model.equations] if model.shared else [(equation,) for equation in model.equations]
+    certified: list[Equation] = []
+    findings = []
+    for equations, y in zip(parts, targets, strict=True):
         problem = Problem(design, y, model.loss, constraint, model.lam, s, model.fit_intercept, scale=scale)
-        w, intercept = _model(problem, equation, scale)
+        w, intercept = _model(problem, equations)
         result = solve(
             problem,
             "branch" if arguments.exact else "auto",
             start=Start(w, problem.centred_intercept(w, intercept)),
             tol=arguments.tol,
             time_limit=limit,
-            callback=partial(live, label=str(equation.label) if len(targets) > 1 else ""),
+            callback=partial(live, label=str(equations[0].label) if len(targets) > 1 else ""),
             stop=interrupt,
         )
-        certificate = certificate_after(problem, w, intercept, result)
-        figures = Figures(certificate.objective, certificate.lower_bound, model.standardize, result.status)
-        equations.append(replace(equation, figures=figures))
-        findings.append(_finding(equations[-1], certificate))
-    return equations, findings
+        certificate = replace(certificate_after(problem, w, intercept, result), scaled=model.standardize)
+        figures = Figures.of(certificate, result.status)
+        certified += [replace(equation, figures=figures) for equation in equations]
+        findings.append(_finding(equations, certificate, figures))
+    return certified, findings
 
 
-def _model(
-    problem: Problem, equation: Equation, scale: NDArray[np.float64] | None
-) -> tuple[NDArray[np.float64], float]:
-    """Return the equation for the problem's columns; with the best coefficients where only its features are given."""
-    if np.any(np.isnan(equation.values)):
-        return model_to_certify(problem, None, None, support=equation.indices)
-    w = np.zeros(problem.shape[1])
-    w[equation.indices] = equation.values if scale is None else equation.values * scale[equation.indices]
-    return model_to_certify(problem, w, equation.intercept if problem.fit_intercept else None, support=None)
+def _model(problem: Problem, equations: Sequence[Equation]) -> tuple[NDArray[np.float64], Intercept]:
+    """Return equations for the problem's columns; with the best coefficients where only their features are given."""
+    if any(np.any(np.isnan(equation.values)) for equation in equations):
+        return model_to_certify(problem, None, None, support=equations[0].indices)
+    coef = np.zeros((len(equations), problem.shape[1] // len(equations)))
+    for row, equation in zip(coef, equations, strict=True):
+        row[equation.indices] = equation.values
+    intercepts: Any = [equation.intercept for equation in equations]
+    intercept = intercepts if problem.n_targets > 1 else intercepts[0]
+    w = problem.scaled_coefficients(coef.ravel())
+    return model_to_certify(problem, w, intercept if problem.fit_intercept else None, support=None)
 
 
-def _finding(equation: Equation, certificate: Certificate) -> Finding:
+def _finding(equations: Sequence[Equation], certificate: Certificate, figures: Figures) -> Finding:
     """Return what is proved of features, and the better model, in the user's units."""
     better = certificate.better
     if better is None:
         return Finding(certificate.required, certificate.excluded)
-    support = better.support
-    figures = replace(equation.figures, objective=better.objective)
+    found = replace(figures, objective=better.objective)
+    rows = zip(equations, np.atleast_2d(better.coef), np.atleast_1d(better.intercept), strict=True)
     return Finding(
         certificate.required,
         certificate.excluded,
-        Equation(
-            label=equation.label,
-            indices=support,
-            values=better.coef[support],
-            intercept=better.intercept,
-            figures=figures,
-            drop_cost=certificate.drop_cost[support],
+        tuple(
+            Equation(equation.label, np.flatnonzero(row), row[np.flatnonzero(row)], float(b), found)
+            for equation, row, b in rows
         ),
     )

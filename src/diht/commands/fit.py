@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,10 @@ from diht.commands.interrupt import Interrupt
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.estimators import SparseClassifier, SparseRegressor
+from diht.loop import SOLVERS
 from diht.losses import Loss
 from diht.report.live import LiveLine
-from diht.report.model import Equation, SavedModel, as_labels, to_json
+from diht.report.model import Equation, Label, SavedModel, as_labels, to_json
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
 
 if TYPE_CHECKING:
@@ -40,13 +41,15 @@ def fit(arguments: argparse.Namespace) -> None:
         raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
     table = _table(arguments)
     loss, why = choose_loss(table, arguments.loss)
+    classes = _classes(table, loss)
+    _check_method(arguments, table, loss, len(classes))
     estimator = _estimator(arguments, table, loss)
     with Interrupt() as interrupt:
-        gone = _print(f"{_opening(table, estimator, loss, why)}\n")
+        gone = _print(f"{_opening(table, estimator, loss, why, classes)}\n")
         _run(estimator, table, LiveLine(not arguments.quiet), interrupt)
     model = SavedModel.of(estimator, table)
     results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
-    effects = _effects(model, results)
+    effects = model.effects(results)
     context = Context(
         arguments.tol,
         _varying_columns(model, table),
@@ -77,8 +80,32 @@ def _table(arguments: argparse.Namespace) -> Table:
     if arguments.file is not None:
         return read_table(arguments.file, arguments.target, max_features=arguments.max_features)
     if arguments.target is not None:
-        raise ValueError(f"argument --target: {arguments.target!r} needs a FILE to be found in")
+        raise ValueError(f"argument --target: {arguments.target[0]!r} needs a FILE to be found in")
     return load_breast_cancer()
+
+
+def _classes(table: Table, loss: Loss) -> dict[Label, int]:
+    """Return the classes and how many samples each has; none where the target is a number."""
+    if loss.task != "classification":
+        return {}
+    labels, counts = np.unique(np.asarray(table.y), return_counts=True)
+    return dict(zip(as_labels(labels), counts.tolist(), strict=True))
+
+
+def _check_method(arguments: argparse.Namespace, table: Table, loss: Loss, n_classes: int) -> None:
+    """Raise where several classes cannot be told apart so, or a method does not know several targets."""
+    several, apart = n_classes > 2, arguments.multiclass == "ovr"
+    if several and apart and loss.coupled:
+        raise ValueError(
+            f"argument --multiclass: ovr cannot be used with --loss {loss.name}, which is one of all classes"
+        )
+    shared = (several and not apart) or np.asarray(table.y).ndim == 2
+    if shared and not SOLVERS[arguments.solver].takes_targets:
+        known = ", ".join(name for name, kind in SOLVERS.items() if kind.takes_targets)
+        what, other = ("classes", ", or --multiclass ovr") if several else ("targets", "")
+        raise ValueError(
+            f"argument --solver: {arguments.solver} does not know several {what} that share features; use {known}{other}"
+        )
 
 
 def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:
@@ -124,7 +151,8 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
     d = table.X.shape[1]
     if arguments.k > d:
         warn(f"--k {arguments.k} is more than the {d} features of the data: all of them may be used")
-    kind = _WatchedClassifier if loss.task == "classification" else _WatchedRegressor
+    classes = loss.task == "classification"
+    kind = partial(_WatchedClassifier, multiclass=arguments.multiclass) if classes else _WatchedRegressor
     return kind(
         k=min(arguments.k, d),
         lam=arguments.lam,
@@ -141,32 +169,33 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
     )
 
 
-def _opening(table: Table, estimator: Any, loss: Loss, why: str) -> str:
+def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mapping[Label, int]) -> str:
     """Say what the data is and which problem will be solved."""
     n, d = table.X.shape
-    target = "" if table.target_name is None else f', target "{printable(table.target_name, 40)}"'
-    lines = [f"Data     {printable(table.path)}: {n:,} samples, {d:,} features{target}"]
-    if loss.task == "classification":
-        labels, counts = np.unique(np.asarray(table.y), return_counts=True)
-        shown = [f"{printable(str(a), 30)} ({b:,})" for a, b in zip(as_labels(labels), counts, strict=True)]
+    lines = [f"Data     {printable(table.path)}: {n:,} samples, {d:,} features{_targets_in_words(table)}"]
+    if classes:
+        shown = [f"{printable(str(label), 30)} ({count:,})" for label, count in classes.items()]
         lines.append(f"Classes  {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}")
     columns = ", standardised columns" if estimator.standardize else ""
-    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}"
-    lines.append(f"Model    {spoken(loss)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
+    several = len(classes) > 2
+    apart = several and estimator.multiclass == "ovr"
+    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}{' a class' * apart}"
+    fitted = loss.of_classes() if several and not apart else loss
+    lines.append(f"Model    {spoken(fitted)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
     return "\n".join(lines)
 
 
-def _effects(model: SavedModel, results: Sequence[Result]) -> list[NDArray[np.float64] | None]:
-    """Return the coefficients of the standardised columns: the effects of one standard deviation."""
-    if not model.standardize:
-        return [None] * len(model.equations)
-    rows = [w for result in results for w in np.atleast_2d(result.w)]
-    return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
+def _targets_in_words(table: Table) -> str:
+    if table.target_names is None:
+        return ""
+    shown = ", ".join(f'"{printable(name, 40)}"' for name in table.target_names[:8])
+    more = f" and {len(table.target_names) - 8} more" if len(table.target_names) > 8 else ""
+    return f", target{'s' * (len(table.target_names) > 1)} {shown}{more}"
 
 
 def _varying_columns(model: SavedModel, table: Table) -> int:
     """Count the columns that are not constant, where the words need it."""
-    if all(len(equation.indices) == model.k for equation in model.equations):
+    if all(len(support) == model.k for support in model.supports):
         return model.n_features
     high, low = table.X.max(axis=0), table.X.min(axis=0)
     return int(np.count_nonzero((high - low).toarray() if table.is_sparse else high - low))
@@ -184,9 +213,7 @@ def _write_report(
     from diht.report.plots import Curve, draw_coefficients, draw_convergence, to_png
 
     labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
-    curves = [
-        Curve.of(result, label if len(results) > 1 else "") for result, label in zip(results, labels, strict=False)
-    ]
+    curves = [Curve.of(result, "" if model.shared else label) for result, label in zip(results, labels, strict=False)]
     bars = [
         _bars(model, equation, label, effect)
         for label, equation, effect in zip(labels, model.equations, effects, strict=True)

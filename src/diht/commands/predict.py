@@ -29,9 +29,11 @@ def predict(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"argument --proba: needs a model with the {known} loss, {arguments.model} has {model.loss.name}"
         )
-    table = read_for(model, arguments.file, model.data.target, needs_target=False)
+    table = read_for(model, arguments.file, model.targets, needs_target=False)
     columns = columns_of(model, table, model.support)
-    header, rows = ["prediction"], [[str(value)] for value in model.predict(table.X, columns)]
+    several = model.classes is None and len(model.equations) > 1
+    header = [f"prediction_{equation.label}" for equation in model.equations] if several else ["prediction"]
+    rows = [[str(each) for each in (value if several else [value])] for value in model.predict(table.X, columns)]
     if arguments.proba:
         assert model.classes is not None
         header += [f"proba_{label}" for label in model.classes]
@@ -47,14 +49,18 @@ def predict(arguments: argparse.Namespace) -> None:
 
 
 def read_for(
-    model: SavedModel, path: str, target: str | None, needs_target: bool, max_features: int | None = None
+    model: SavedModel,
+    path: str,
+    targets: Sequence[str] | None,
+    needs_target: bool,
+    max_features: int | None = None,
 ) -> Table:
     """Read data for a model: with its columns by name, or as many of them as it knows."""
     names = model.feature_names
     by_name = names is not None and not _are_numbered(names)
     table = read_table(
         path,
-        target,
+        targets,
         n_features=None if by_name else model.n_features,
         needs_target=needs_target,
         zero_based=model.data.zero_based,

@@ -8,6 +8,7 @@ import os
 import numpy as np
 
 from diht.commands.predict import columns_of, read_for
+from diht.commands.targets import targets_for
 from diht.report.model import SavedModel, as_labels, read_model
 from diht.report.page import Predictions, Story, write_page
 
@@ -17,7 +18,7 @@ __all__ = ["report"]
 def report(arguments: argparse.Namespace) -> None:
     """Write the page of a model, with what it predicts for some data where that is given."""
     if arguments.target is not None and arguments.file is None:
-        raise ValueError(f"argument --target: {arguments.target!r} needs DATA to be found in")
+        raise ValueError(f"argument --target: {arguments.target[0]!r} needs DATA to be found in")
     model = read_model(arguments.model)
     out = arguments.out or os.path.join(os.path.dirname(arguments.model), "report.html")
     tested = None if arguments.file is None else _tested(model, arguments.file, arguments.target)
@@ -25,12 +26,10 @@ def report(arguments: argparse.Namespace) -> None:
     print(f"Written: {out}")
 
 
-def _tested(model: SavedModel, path: str, target: str | None) -> Predictions:
-    table = read_for(model, path, target or model.data.target, needs_target=True)
+def _tested(model: SavedModel, path: str, targets: list[str] | None) -> Predictions:
+    table = read_for(model, path, targets or model.targets, needs_target=True)
     columns = columns_of(model, table, model.support)
-    y = np.asarray(table.y)
-    if model.classes is None and y.dtype.kind not in "biuf":
-        raise ValueError(f"{path}: the target holds texts such as {str(y[0])!r}, the model is for numbers")
+    y = targets_for(model, table)
     likely = model.probabilities(table.X, columns) if model.has_probabilities else None
     if model.classes is not None:
         y = np.array(as_labels(y), dtype=object)

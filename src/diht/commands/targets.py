@@ -1,4 +1,4 @@
-"""Which loss suits a target."""
+"""Which loss suits a target, and which targets a model."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from numpy.typing import NDArray
 
 from diht.datasets import Table
 from diht.losses import ALL_LOSSES, Loss, as_loss
-from diht.report.model import as_labels
+from diht.report.model import SavedModel, as_labels
 
-__all__ = ["choose_loss"]
+__all__ = ["choose_loss", "targets_for"]
 
 _FEW_CLASSES = 10  # whole numbers with at most so many different values are taken for classes
 _MANY_CLASSES, _SMALL_CLASS = 20, 5  # more classes than that, with fewer samples each, are taken for measurements
 
 
 def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
-    """Return the loss that was asked for, or one that suits the target and why; raise where it does not suit."""
+    """Return the loss that was asked for, or one that suits the targets and why; raise where it does not suit."""
     y = np.asarray(table.y)
-    target = "target" if table.target_name is None else f"target {table.target_name!r}"
+    if y.ndim == 2:
+        return _loss_of_several(y, name)
+    target = "target" if table.target_names is None else f"target {table.target_names[0]!r}"
     distinct = np.unique(y)
     texts = y.dtype.kind not in "biuf"
     if name is None:
@@ -41,6 +43,28 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
         if len(distinct) < 2:
             raise ValueError(f"{table.path}: the {target} has one class only: {str(as_labels(distinct)[0])!r}")
     return loss, why
+
+
+def _loss_of_several(y: NDArray[Any], name: str | None) -> tuple[Loss, str]:
+    """Return a loss of several targets, which are numbers."""
+    loss = as_loss("squared" if name is None else name)
+    if loss.task != "regression":
+        raise ValueError(
+            f"argument --loss: {loss.name} is for one target, but there are {y.shape[1]}; use one of {_names('regression')}"
+        )
+    return loss, f" (chosen: there are {y.shape[1]} targets)" if name is None else ""
+
+
+def targets_for(model: SavedModel, table: Table) -> NDArray[Any]:
+    """Return the targets of a table for a model: as many as it has, numbers unless it has classes."""
+    y = np.asarray(table.y)
+    several = 1 if model.classes is not None else len(model.equations)
+    found = y.shape[1] if y.ndim == 2 else 1
+    if found != several:
+        raise ValueError(f"{table.path}: {found} target{'s' * (found != 1)}, where the model has {several}")
+    if model.classes is None and y.dtype.kind not in "biuf":
+        raise ValueError(f"{table.path}: the target holds texts such as {str(y[0])!r}, the model is for numbers")
+    return y
 
 
 def _names(task: str) -> str:

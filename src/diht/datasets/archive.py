@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.datasets.columns import check_names, check_width, describe_missing, first_not_finite
+from diht.datasets.columns import (
+    Target,
+    as_targets,
+    check_names,
+    check_width,
+    describe_missing,
+    first_not_finite,
+    stacked,
+)
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
 from diht.memory import NotEnoughMemoryError, features_bytes, require_memory
@@ -21,9 +30,10 @@ Arrays: TypeAlias = Mapping[str, NDArray[Any]]
 _PARTS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "coo": ("data", "row", "col")}
 
 
-def _load(path: str, target: str) -> tuple[Arrays, list[str]]:
+def _load(path: str, targets: Sequence[str]) -> tuple[Arrays, list[str]]:
     """Return those arrays of the archive that make up a table, and the names of all."""
-    wanted = {"X", target, "feature_names", "names", "format", "shape", *_PARTS["csr"], *_PARTS["coo"]}
+    wanted = {*targets, *(_place_of(target)[0] for target in targets)}
+    wanted |= {"X", "feature_names", "names", "format", "shape", *_PARTS["csr"], *_PARTS["coo"]}
     with opened(path) as stream:
         if not stream.read(1):
             raise ValueError(f"{path}: empty file")
@@ -122,8 +132,27 @@ def _check_finite(path: str, X: Any, names: list[str] | None) -> None:
         raise ValueError(f"{path}: row {at[0]}, column {column}: not a finite number: {value}")
 
 
-def _targets(path: str, name: str, y: NDArray[Any], n_samples: int) -> NDArray[Any]:
-    """Return the targets as floats or strings."""
+def _place_of(target: str) -> tuple[str, int]:
+    """Return the array and the column that a name such as y2 stands for, where no array has that name."""
+    match = re.fullmatch(r"(.*\D)(0|[1-9]\d{0,5})", target)
+    return (match[1], int(match[2])) if match else (target, -1)
+
+
+def _targets(path: str, arrays: Arrays, target: str, n_samples: int) -> dict[str, NDArray[Any]] | None:
+    """Return the targets of an array by their names: its own, or y0, y1, ... of several; None where there is no such array."""
+    if target in arrays:
+        y = arrays[target]
+        if y.ndim != 2 or y.shape[1] < 2:
+            return {target: _target(path, target, y, n_samples)}
+        return {f"{target}{j}": _target(path, target, y[:, j], n_samples) for j in range(y.shape[1])}
+    name, column = _place_of(target)
+    if name not in arrays or arrays[name].ndim != 2 or not 0 <= column < arrays[name].shape[1]:
+        return None
+    return {target: _target(path, name, arrays[name][:, column], n_samples)}
+
+
+def _target(path: str, name: str, y: NDArray[Any], n_samples: int) -> NDArray[Any]:
+    """Return a target as floats or strings."""
     if y.size != n_samples or y.shape not in {(n_samples,), (n_samples, 1)}:
         raise ValueError(f"{path}: the array {name!r} has shape {y.shape}, where X has {n_samples} rows")
     if y.dtype.kind in "SU":
@@ -157,7 +186,7 @@ def _fit_width(path: str, X: Any, n_features: int | None, max_features: int | No
 
 def read_npz(
     path: str,
-    target: str | None = None,
+    target: Target | Sequence[Target] | None = None,
     *,
     n_features: int | None = None,
     needs_target: bool = True,
@@ -165,11 +194,12 @@ def read_npz(
 ) -> Table:
     """Read an npz archive; see `read_table` for the arguments.
 
-    It holds ``X``, or the arrays of `scipy.sparse.save_npz`; the targets in ``y``, or in the array that `target`
-    names; and perhaps the features' names in ``feature_names`` or ``names``.  Nothing is unpickled.
+    It holds ``X``, or the arrays of `scipy.sparse.save_npz`; the targets in ``y``, or in the arrays that `target`
+    names; and perhaps the features' names in ``feature_names`` or ``names``.  The columns of an array ``y`` with
+    several are called ``y0``, ``y1``, ....  Nothing is unpickled.
     """
-    key = "y" if target is None else str(target)
-    arrays, files = _load(path, key)
+    keys = [str(key) for key in as_targets(target)] or ["y"]
+    arrays, files = _load(path, keys)
     X = _matrix(path, arrays, files)
     given = arrays.get("feature_names", arrays.get("names"))
     names = None if given is None else _text(given)
@@ -178,8 +208,14 @@ def read_npz(
     check_names(path, names or [])
     _check_finite(path, X, names)
     X = _fit_width(path, X, n_features, max_features, not isinstance(X, np.ndarray) and names is None)
-    if key not in arrays:
-        if needs_target:
-            raise ValueError(describe_missing(path, "array", key, files))
-        return Table(X, None, names, None, path)
-    return Table(X, _targets(path, key, arrays[key], X.shape[0]), names, key, path)
+    columns: dict[str, NDArray[Any]] = {}
+    for key in keys:
+        found = _targets(path, arrays, key, X.shape[0])
+        if found is None:
+            if needs_target:
+                raise ValueError(describe_missing(path, "array", key, files))
+            return Table(X, None, names, None, path)
+        if found.keys() & columns.keys():
+            raise ValueError(f"{path}: the target {key!r} comes twice")
+        columns |= found
+    return Table(X, stacked(path, list(columns), list(columns.values())), names, list(columns), path)

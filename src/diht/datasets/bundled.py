@@ -16,4 +16,4 @@ def load_breast_cancer() -> Table:
     bunch = load()
     y = np.array([str(name) for name in bunch.target_names])[bunch.target]
     names = [str(name) for name in bunch.feature_names]
-    return Table(np.asarray(bunch.data, dtype=np.float64), y, names, "diagnosis", "scikit-learn: breast_cancer")
+    return Table(np.asarray(bunch.data, dtype=np.float64), y, names, ["diagnosis"], "scikit-learn: breast_cancer")

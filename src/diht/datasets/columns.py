@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["check_names", "check_width", "describe_missing", "find_target", "first_not_finite", "position_in"]
+__all__ = [
+    "Target",
+    "as_targets",
+    "check_names",
+    "check_width",
+    "describe_missing",
+    "find_targets",
+    "first_not_finite",
+    "position_in",
+    "stacked",
+]
+
+Target: TypeAlias = str | int
 
 
 def check_names(path: str, names: Sequence[str]) -> None:
@@ -55,33 +67,56 @@ def position_in(width: int, target: str | int) -> int | None:
         return None
 
 
-def find_target(
+def as_targets(target: Target | Sequence[Target] | None) -> list[Target]:
+    """Return the targets that are asked for, none where the format decides."""
+    if target is None:
+        return []
+    return [target] if isinstance(target, str | int) else list(target)
+
+
+def find_targets(
     path: str,
     names: Sequence[str],
-    target: str | int | None,
+    targets: Sequence[Target],
     *,
     has_header: bool,
     needs_target: bool,
     n_features: int | None,
-) -> int | None:
-    """Return the position of the target among the columns, None where the file has no target.
+) -> list[int]:
+    """Return the positions of the targets among the columns, without those that the file lacks and that are not needed.
 
     A target is a name, or else a position counted from 0; by default the last column.  Where none is needed, a file
     as wide as `n_features` has none, unless a header names it, and the last column is one by default only where it
     is left over.
     """
-    if target is None:
-        return len(names) - 1 if needs_target or n_features == len(names) - 1 else None
-    name = str(target)
+    if not targets:
+        return [len(names) - 1] if needs_target or n_features == len(names) - 1 else []
     lacks_it = not needs_target and n_features == len(names)
-    if name in names and (has_header or not lacks_it):
-        return names.index(name)
-    if lacks_it:
-        return None
-    position = position_in(len(names), target)
-    if position is None and needs_target:
-        raise ValueError(describe_missing(path, "column", name, names))
-    return position
+    found: list[int] = []
+    for target in targets:
+        name = str(target)
+        if name in names and (has_header or not lacks_it):
+            position: int | None = names.index(name)
+        else:
+            position = None if lacks_it else position_in(len(names), target)
+        if position is None and needs_target:
+            raise ValueError(describe_missing(path, "column", name, names))
+        if position is None:
+            continue
+        if position in found:
+            raise ValueError(f"{path}: the target {names[position]!r} comes twice")
+        found.append(position)
+    return found
+
+
+def stacked(path: str, names: Sequence[str], targets: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return a single target as it is, and several, which must be numbers, as the columns of an array."""
+    if len(targets) == 1:
+        return targets[0]
+    for name, y in zip(names, targets, strict=True):
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"{path}: the target {name!r} holds texts such as {str(y[0])!r}; several must be numbers")
+    return np.column_stack(targets)
 
 
 def first_not_finite(X: NDArray[Any]) -> tuple[int, int] | None:

@@ -13,7 +13,16 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.datasets.columns import check_names, check_width, find_target, first_not_finite, position_in
+from diht.datasets.columns import (
+    Target,
+    as_targets,
+    check_names,
+    check_width,
+    find_targets,
+    first_not_finite,
+    position_in,
+    stacked,
+)
 from diht.datasets.opening import opened
 from diht.datasets.table import Table
 from diht.memory import require_memory
@@ -66,16 +75,16 @@ def _rows(path: str, stream: BinaryIO, tabs: bool) -> Iterator[Row]:
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
 
 
-def _is_header(cells: Sequence[str], target: str | int | None) -> bool:
+def _is_header(cells: Sequence[str], targets: Sequence[Target]) -> bool:
     """Whether the first row holds names.
 
-    It does where a cell other than the target's is a text that does not stand for a missing value; where the target's is one
+    It does where a cell other than the targets' is a text that does not stand for a missing value; where a target's is one
     and all others are empty; and where it counts 0, 1, 2, ..., as unnamed columns of a data frame do.
     """
     if len(cells) > 2 and list(cells) == [str(j) for j in range(len(cells))]:
         return True
-    skip = position_in(len(cells), -1 if target is None else _unnumbered(target))
-    others = [cell for j, cell in enumerate(cells) if j != skip or len(cells) == 1]
+    skip = {position_in(len(cells), _unnumbered(target)) for target in targets or [-1]}
+    others = [cell for j, cell in enumerate(cells) if j not in skip or len(cells) == 1]
     return any(map(_is_text, cells if not any(others) else others))
 
 
@@ -83,18 +92,16 @@ def _is_text(cell: str) -> bool:
     return _number(cell) is None and not _is_missing(cell)
 
 
-def _unnumbered(target: str | int) -> str | int:
+def _unnumbered(target: Target) -> Target:
     """Return the number of a target that has the name of a column without a header, such as x3; else the target."""
     match = re.fullmatch(r"x(\d+)", str(target))
     return int(match[1]) if match else target
 
 
-def _numbered(width: int, target: str | int | None, position: int | None) -> list[str]:
-    """Name the columns of a file without a header x0, x1, ...; they are counted as if the target were there."""
-    lacking = None
-    if position is None and target is not None:
-        lacking = position_in(width + 1, _unnumbered(target))
-    return [f"x{j}" for j in range(width + (lacking is not None)) if j != lacking]
+def _numbered(width: int, targets: Sequence[Target] = ()) -> list[str]:
+    """Name the columns of a file without a header x0, x1, ...; they are counted as if the targets that it lacks were there."""
+    lacking = {position_in(width + len(targets), _unnumbered(target)) for target in targets} - {None}
+    return [f"x{j}" for j in range(width + len(lacking)) if j not in lacking]
 
 
 def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
@@ -103,15 +110,19 @@ def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
     raise ValueError(f"{path}: line {line}, column {name!r}: {what} {shown}")
 
 
-def _collect(path: str, rows: Iterable[Row], names: Sequence[str], position: int | None) -> tuple[Any, Any, Any]:
-    """Return the features' values row after row, the targets' cells and the line numbers."""
-    values, labels, lines, asked = array("d"), [], array("q"), 0
+def _collect(path: str, rows: Iterable[Row], names: Sequence[str], positions: Sequence[int]) -> tuple[Any, Any, Any]:
+    """Return the features' values row after row, the cells of each target and the line numbers."""
+    values, lines, asked = array("d"), array("q"), 0
+    labels: list[list[str]] = [[] for _ in positions]
+    last_first = sorted(positions, reverse=True)
     for line, cells in rows:
         if len(values) > asked:  # an array grows by a part of its size; it may be moved
             asked = len(values) + max(_CELLS, len(values) // 4)
             require_memory(8.0 * max(_CELLS, len(values) // 8), f"{path}: line {line}: {len(values):,} and more cells")
-        if position is not None:
-            labels.append(cells.pop(position).strip())
+        for own, position in zip(labels, positions, strict=True):
+            own.append(cells[position].strip())
+        for position in last_first:
+            del cells[position]
         try:
             values.extend(map(float, cells))
         except ValueError:
@@ -144,7 +155,7 @@ def _targets(path: str, name: str, labels: list[str], lines: Sequence[int], need
 
 def read_delimited(
     path: str,
-    target: str | int | None = None,
+    target: Target | Sequence[Target] | None = None,
     *,
     tabs: bool = False,
     n_features: int | None = None,
@@ -152,30 +163,37 @@ def read_delimited(
     max_features: int | None = None,
 ) -> Table:
     """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
+    targets = as_targets(target)
     with opened(path) as stream:
         rows = _rows(path, stream, tabs)
         first = next(rows, None)
         if first is None:
             raise ValueError(f"{path}: empty: no line with data")
         cells = [cell.strip() for cell in first[1]]
-        has_header = _is_header(cells, target)
-        names = [cell or f"x{j}" for j, cell in enumerate(cells)] if has_header else _numbered(len(cells), None, None)
+        has_header = _is_header(cells, targets)
+        names = [cell or f"x{j}" for j, cell in enumerate(cells)] if has_header else _numbered(len(cells))
         check_names(path, names)
-        position = find_target(
-            path, names, target, has_header=has_header, needs_target=needs_target, n_features=n_features
+        positions = find_targets(
+            path, names, targets, has_header=has_header, needs_target=needs_target, n_features=n_features
         )
-        if not has_header:
-            names = _numbered(len(cells), target, position)
-        target_name = None if position is None else names.pop(position)
+        if not has_header and not positions:
+            names = _numbered(len(cells), targets)
+        target_names = [names[position] for position in positions]
+        names = [name for j, name in enumerate(names) if j not in positions]
         if not names:
             marks = "commas, semicolons or tabs separate columns"
-            raise ValueError(f"{path}: no column besides the target {target_name!r}; {marks}")
+            raise ValueError(f"{path}: no column besides the target {target_names[0]!r}; {marks}")
         check_width(path, len(names), n_features, max_features)
-        values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, position)
+        values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, positions)
     if not lines:
         raise ValueError(f"{path}: no data below the header")
     X = np.frombuffer(values, dtype=np.float64).reshape(len(lines), len(names))
     if at := first_not_finite(X):
         _refuse_cell(path, lines[at[0]], names[at[1]], str(X[at]))
-    y = None if target_name is None else _targets(path, target_name, labels, lines, needs_target)
-    return Table(X, y, names, target_name if y is not None else None, path)
+    columns = [
+        _targets(path, name, cells, lines, needs_target) for name, cells in zip(target_names, labels, strict=True)
+    ]
+    known = [column for column in columns if column is not None]
+    if not known or len(known) < max(len(targets), 1):
+        return Table(X, None, names, None, path)
+    return Table(X, stacked(path, target_names, known), names, target_names, path)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.datasets.columns import check_names, check_width, find_target, first_not_finite
+from diht.datasets.columns import Target, as_targets, check_names, check_width, find_targets, first_not_finite, stacked
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
 from diht.memory import NotEnoughMemoryError, require_memory
@@ -87,7 +88,7 @@ def _targets(path: str, name: str, column: Any, needed: bool) -> NDArray[Any] | 
 
 def read_parquet(
     path: str,
-    target: str | int | None = None,
+    target: Target | Sequence[Target] | None = None,
     *,
     n_features: int | None = None,
     needs_target: bool = True,
@@ -99,10 +100,12 @@ def read_parquet(
     check_names(path, names)
     if not names or not table.num_rows:
         raise ValueError(f"{path}: empty: no {'rows' if names else 'columns'}")
-    position = find_target(path, names, target, has_header=True, needs_target=needs_target, n_features=n_features)
-    target_name = None if position is None else names.pop(position)
+    targets = as_targets(target)
+    positions = find_targets(path, names, targets, has_header=True, needs_target=needs_target, n_features=n_features)
+    target_names = [names[position] for position in positions]
+    names = [name for j, name in enumerate(names) if j not in positions]
     if not names:
-        raise ValueError(f"{path}: no column besides the target {target_name!r}")
+        raise ValueError(f"{path}: no column besides the target {target_names[0]!r}")
     check_width(path, len(names), n_features, max_features)
     columns = [_numbers(path, name, table.column(name)) for name in names]
     X = np.empty((table.num_rows, len(names)), np.result_type(*{column.dtype for column in columns}))
@@ -110,5 +113,8 @@ def read_parquet(
         X[:, j] = column
     if at := first_not_finite(X):
         raise ValueError(f"{path}: row {at[0]}, column {names[at[1]]!r}: not a finite number: {X[at]}")
-    y = None if target_name is None else _targets(path, target_name, table.column(target_name), needs_target)
-    return Table(X, y, names, target_name if y is not None else None, path)
+    found = [_targets(path, name, table.column(name), needs_target) for name in target_names]
+    known = [y for y in found if y is not None]
+    if not known or len(known) < max(len(targets), 1):
+        return Table(X, None, names, None, path)
+    return Table(X, stacked(path, target_names, known), names, target_names, path)

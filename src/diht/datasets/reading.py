@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from diht.datasets.columns import Target
 from diht.datasets.opening import COMPRESSIONS, check_exists
 from diht.datasets.table import Table
 
@@ -50,7 +52,7 @@ def _suffix(path: str) -> str:
 
 def read_table(
     path: str | os.PathLike[str],
-    target: str | int | None = None,
+    target: Target | Sequence[Target] | None = None,
     *,
     n_features: int | None = None,
     needs_target: bool = True,
@@ -66,9 +68,10 @@ def read_table(
     Parameters
     ----------
     path : str or path-like
-    target : str or int, optional
+    target : str, int or a sequence of these, optional
         The target column: its name, or its position counted from 0.  By default the last column; in an npz file it
-        is the name of an array, by default ``"y"``; an svmlight file has its targets in front.
+        is the name of an array, by default ``"y"``, or of a column of one, such as ``"y0"``; an svmlight file has its
+        targets in front.  Several targets must be numbers.
     n_features : int, optional
         How many features there must be.  A sparse table with fewer gets columns of zeros; anything else is an error.
     needs_target : bool
@@ -115,8 +118,7 @@ def read_table(
     if suffix in _NPZ:
         from diht.datasets.archive import read_npz
 
-        name = None if target is None else str(target)
-        return read_npz(path, name, **expected)
+        return read_npz(path, target, **expected)
     if target is not None:
         raise ValueError(f"{path}: an svmlight file has no columns to choose a target {target!r} from")
     from diht.datasets.svmlight import read_svmlight

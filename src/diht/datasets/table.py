@@ -24,10 +24,10 @@ class Table:
     ----------
     X : ndarray or csr_array of shape (n_samples, n_features)
         Finite float64 (float32 where the file holds float32).  Sparse for svmlight and for a sparse ``.npz``.
-    y : ndarray of shape (n_samples,), or None
+    y : ndarray of shape (n_samples,) or (n_samples, n_targets), or None
         float64, or strings where the targets are class names; None where the file has no target.
-    feature_names, target_name : list of str, str, or None
-        None where the format has no names.
+    feature_names, target_names : list of str, or None
+        None where the format has no names; of a single target it is a list of one.
     path : str
         Where the table came from.
     zero_based : bool or None
@@ -38,7 +38,7 @@ class Table:
     X: Matrix
     y: NDArray[Any] | None
     feature_names: list[str] | None
-    target_name: str | None
+    target_names: list[str] | None
     path: str
     zero_based: bool | None = None
 

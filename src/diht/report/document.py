@@ -85,6 +85,11 @@ class Node:
             raise self.wrong(f"a finite {dtype} number")
         return value
 
+    def null(self) -> None:
+        """Raise unless this is null: the place is there for what this version does not know."""
+        if self.value is not None:
+            raise self.wrong("null")
+
     def one_of(self, choices: Iterable[str]) -> str:
         """Return one of some texts."""
         choices = list(choices)

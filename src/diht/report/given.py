@@ -20,24 +20,15 @@ class GivenModel:
     ----------
     names : tuple of str or int
         The features; a number is a place among the columns, from 0.
-    values : tuple of float, or None
-        Their coefficients; None where only the features are given.
-    intercept : float or None
-        The constant, if there is one.
+    rows : tuple of tuples of float, or None
+        Their coefficients, a row for each class or target where there are several; None where only the features are given.
+    intercepts : tuple of float, or None
+        The constant of each row, if there are any.
     """
 
     names: tuple[str | int, ...]
-    values: tuple[float, ...] | None
-    intercept: float | None = None
-
-    @classmethod
-    def by_name(cls, coefficients: dict[str, float], intercept: float | None = None) -> GivenModel:
-        """Take coefficients by name, the intercept perhaps among them."""
-        coefficients = dict(coefficients)
-        named = next((name for name in coefficients if name.lower() in _INTERCEPTS), None)
-        if named is not None:
-            intercept = coefficients.pop(named)
-        return cls(tuple(coefficients), tuple(coefficients.values()), intercept)
+    rows: tuple[tuple[float, ...], ...] | None
+    intercepts: tuple[float, ...] | None = None
 
 
 _INTERCEPTS = ("intercept", "(intercept)", "intercept_", "const")
@@ -49,7 +40,8 @@ def read_given_model(path: str) -> GivenModel:
     """Read a model of another tool: a JSON file, or lines of ``name,coefficient`` or of names alone.
 
     In JSON it is an object of coefficients by name, or a list of features; or an object with the entry ``coefficients``
-    (an object, or a list with one number for every column) or ``support`` (a list), and perhaps ``intercept``.
+    (an object, or a list with one number for every column, or a list of such lists) or ``support`` (a list), and perhaps
+    ``intercept``. Of several classes or targets a name, and the intercept, has a list with one number for each.
     """
     return _given_csv(path) if path.lower().endswith(_TABLES) else _given_json(Node(parse(path), "", path))
 
@@ -72,18 +64,26 @@ def _given_json(root: Node) -> GivenModel:
         raise root.wrong("an object of coefficients, or a list of features")
     content = root.entries(*root.value)
     intercept = next((content.pop(key) for key in list(content) if key.lower() in _INTERCEPTS), None)
-    constant = None if intercept is None else _single(intercept)
     if len(content) == 1:
         ((key, node),) = content.items()
         if key in _SUPPORTS and isinstance(node.value, list):
-            return replace(_only_features(node), intercept=constant)
+            return replace(_only_features(node), intercepts=None if intercept is None else _numbers(intercept))
         if key in _VALUES and isinstance(node.value, dict):
             content = node.entries(*node.value)
         elif key in _VALUES and isinstance(node.value, list):
-            return _every_column(node, constant)
-    if not content and constant is None:
-        raise root.fail("no coefficients")
-    return GivenModel.by_name({name: node.number() for name, node in content.items()}, constant)
+            rows = _every_column(node)
+            return GivenModel(tuple(range(len(rows[0]))), rows, _constants(intercept, len(rows)))
+    columns = {name: _numbers(node) for name, node in content.items()}
+    if not columns:
+        if intercept is None:
+            raise root.fail("no coefficients")
+        constants = _numbers(intercept)
+        return GivenModel((), ((),) * len(constants), constants)
+    count = len(next(iter(columns.values())))
+    for name, values in columns.items():
+        if len(values) != count:
+            raise content[name].fail(f"{len(values)} numbers, where the first feature has {count}")
+    return GivenModel(tuple(columns), tuple(zip(*columns.values(), strict=True)), _constants(intercept, count))
 
 
 def _only_features(node: Node) -> GivenModel:
@@ -96,22 +96,34 @@ def _only_features(node: Node) -> GivenModel:
     return GivenModel(names, None)
 
 
-def _every_column(node: Node, intercept: float | None) -> GivenModel:
-    """Read one coefficient for every column, as a list or as the only one of a list of lists (scikit-learn's classifiers)."""
+def _every_column(node: Node) -> tuple[tuple[float, ...], ...]:
+    """Read one coefficient for every column, as a list or as a list of lists (scikit-learn's classifiers)."""
     items = node.items()
-    if len(items) == 1 and isinstance(items[0].value, list):
-        items = items[0].items()
-    if not items:
+    rows = items if items and all(isinstance(item.value, list) for item in items) else [node]
+    values = tuple(tuple(item.number() for item in row.items()) for row in rows)
+    if not values[0]:
         raise node.fail("no coefficients")
-    return GivenModel(tuple(range(len(items))), tuple(item.number() for item in items), intercept)
+    if len({len(row) for row in values}) > 1:
+        raise node.fail("rows of different lengths")
+    return values
 
 
-def _single(node: Node) -> float:
-    """Read a number, or a list of one."""
+def _numbers(node: Node) -> tuple[float, ...]:
+    """Read a number, or a list of them: one for each class or target."""
     items = node.items() if isinstance(node.value, list) else [node]
-    if len(items) != 1:
-        raise node.wrong("one number")
-    return items[0].number()
+    if not items:
+        raise node.wrong("a number")
+    return tuple(item.number() for item in items)
+
+
+def _constants(node: Node | None, count: int) -> tuple[float, ...] | None:
+    """Read as many intercepts as there are rows of coefficients, where there are any."""
+    if node is None:
+        return None
+    constants = _numbers(node)
+    if len(constants) != count:
+        raise node.wrong("one number" if count == 1 else f"{count} numbers")
+    return constants
 
 
 def _given_csv(path: str) -> GivenModel:
@@ -142,7 +154,8 @@ def _given_csv(path: str) -> GivenModel:
         coefficients[name] = number
     if not coefficients:
         raise ValueError(f"{path}: no line with name,coefficient")
-    return GivenModel.by_name(coefficients)
+    intercept = next((coefficients.pop(name) for name in list(coefficients) if name.lower() in _INTERCEPTS), None)
+    return GivenModel(tuple(coefficients), (tuple(coefficients.values()),), None if intercept is None else (intercept,))
 
 
 def _named_alone(path: str, rows: list[tuple[int, list[str]]]) -> GivenModel:

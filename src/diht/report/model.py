@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import pairwise
 from math import isinf
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -27,7 +28,7 @@ from diht.structure import _signs, _units, constrained, features_given, indices_
 
 if TYPE_CHECKING:
     from diht.datasets import Table
-    from diht.result import Result
+    from diht.result import Certificate, Result
 
 __all__ = [
     "Data",
@@ -44,7 +45,7 @@ __all__ = [
     "write_model",
 ]
 
-FORMAT, FORMAT_VERSION = "diht-model", 2
+FORMAT, FORMAT_VERSION = "diht-model", 3
 
 _DTYPES = ("float32", "float64")
 
@@ -54,13 +55,45 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Figures:
-    """The certificate of one equation, without its proof: what was attained and what was proved."""
+    """A certificate without its proof: what was attained and what was proved.
+
+    Attributes
+    ----------
+    objective, lower_bound : float
+        Of the equation, or of all of them together where they share features.
+    scaled : bool
+        Whether columns were standardised: objective and bound then speak of the scaled problem.
+    status : Status
+        Why the solve ended.
+    excluded : int
+        How many features are proved to be in no optimal model.
+    required : tuple of int
+        The features, ascending, that are proved to be in every optimal model.
+    drop_cost : tuple of float
+        For each of these, by how much more every model without it costs at least; infinite for those that must be kept.
+    """
 
     objective: float
     lower_bound: float
     scaled: bool
     status: Status
-    excluded: int = 0  # how many features are proved to be in no optimal model
+    excluded: int = 0
+    required: tuple[int, ...] = ()
+    drop_cost: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, certificate: Certificate, status: Status) -> Figures:
+        """Take the figures of a certificate."""
+        required = certificate.required
+        return cls(
+            objective=certificate.objective,
+            lower_bound=certificate.lower_bound,
+            scaled=certificate.scaled,
+            status=status,
+            excluded=len(certificate.excluded),
+            required=tuple(required.tolist()),
+            drop_cost=tuple(certificate.drop_cost[required].tolist()),
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take back what was stored; a format that knows texts only has kept the status as one."""
@@ -84,16 +117,13 @@ class Equation:
     Attributes
     ----------
     label : str, number or None
-        The class that a large value speaks for; None for regression.
+        The class that a large value speaks for, or the one of several targets that it predicts; None for a single target.
     indices, values : arrays
         The nonzero coefficients, indices ascending.
     intercept : float
         The constant b.
     figures : Figures
-        How good it is.
-    drop_cost : array
-        For each of these features, by how much more every model without it costs at least; zero where nothing is proved,
-        infinite for those that must be kept.
+        How good it is; equations that share features have these in common.
     """
 
     label: Label | None
@@ -101,31 +131,17 @@ class Equation:
     values: NDArray[Any]
     intercept: float
     figures: Figures
-    drop_cost: NDArray[np.float64] = field(default=None)  # type: ignore[arg-type]  # by default zeros
 
-    def __post_init__(self) -> None:
-        if self.drop_cost is None:
-            object.__setattr__(self, "drop_cost", np.zeros(len(self.indices)))
+    @cached_property
+    def drop_cost(self) -> NDArray[np.float64]:
+        """For each of its features, by how much more every model without it costs at least; zero where nothing is proved."""
+        costs = dict(zip(self.figures.required, self.figures.drop_cost, strict=True))
+        return np.array([costs.get(j, 0.0) for j in self.indices.tolist()], dtype=np.float64)
 
-    @property
+    @cached_property
     def required(self) -> Indices:
-        """Indices of the features that are proved to be in every optimal model."""
-        return self.indices[self.drop_cost > 0]
-
-    @classmethod
-    def of(
-        cls, label: Label | None, indices: Indices, values: NDArray[Any], intercept: float, result: Result
-    ) -> Equation:
-        """Take nonzero coefficients and the figures of the solve that found them."""
-        certificate = result.certificate
-        figures = Figures(
-            objective=certificate.objective,
-            lower_bound=certificate.lower_bound,
-            scaled=certificate.scaled,
-            status=result.status,
-            excluded=len(certificate.excluded),
-        )
-        return cls(label, indices, values, float(intercept), figures, certificate.drop_cost[indices])
+        """Indices of its features that are proved to be in every optimal model."""
+        return np.intersect1d(self.indices, np.array(self.figures.required, dtype=np.int64))
 
     def __call__(self, X: Any, columns: Indices | None = None) -> NDArray[Any]:
         """Return X w + b; `columns` tells where the features stand in X, if not in their own places."""
@@ -141,14 +157,13 @@ class Data:
     file: str | None
     n_samples: int
     sparse: bool | None
-    target: str | None
     zero_based: bool | None
 
     @classmethod
     def of(cls, table: Table) -> Data:
         """Describe a table."""
         file = os.path.basename(table.path) or None
-        return cls(file, int(table.X.shape[0]), table.is_sparse, table.target_name, table.zero_based)
+        return cls(file, int(table.X.shape[0]), table.is_sparse, table.zero_based)
 
 
 @dataclass(frozen=True)
@@ -161,13 +176,14 @@ class Structure:
         The features, ascending, that are always in and not counted: with groups, all of their groups.
     groups : tuple of int, or None
         The group of each feature, from 0, where k counts groups.
-    sign : tuple of int, or None
-        1 where a coefficient may not be negative, -1 where not positive, 0 where it may be both.
+    sign : tuple of int, tuple of tuples of int, or None
+        1 where a coefficient may not be negative, -1 where not positive, 0 where it may be both: one for each feature, or a row of
+        them for each equation.
     """
 
     keep: tuple[int, ...] = ()
     groups: tuple[int, ...] | None = None
-    sign: tuple[int, ...] | None = None
+    sign: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> Structure:
@@ -182,7 +198,7 @@ class Structure:
         return cls(
             tuple(np.flatnonzero(np.isin(units, units[kept])).tolist()),
             None if groups is None else tuple(units.tolist()),
-            None if signs is None else tuple(signs.tolist()),
+            None if signs is None else _as_tuples(signs.reshape(-1, n_features)),
         )
 
     def constraint(self, k: int, n_features: int) -> Constraint:
@@ -200,11 +216,25 @@ class Structure:
         """Return the same for features that stand in other places, as many as before."""
         places = np.argsort(columns)
 
-        def each(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
-            return None if values is None else tuple(np.asarray(values)[places].tolist())
+        def each(values: Any) -> Any:
+            return None if values is None else _as_tuples(np.asarray(values)[..., places])
 
         kept = np.sort(columns[np.array(self.keep, dtype=np.int64)])
         return Structure(tuple(kept.tolist()), each(self.groups), each(self.sign))
+
+    def allows(self, equation: int, index: int, value: float) -> bool:
+        """Whether a coefficient of a feature may have this sign."""
+        sign: Any = self.sign
+        if sign is None:
+            return True
+        row = sign[equation] if isinstance(sign[0], tuple) else sign
+        return bool(row[index] * value >= 0)
+
+
+def _as_tuples(rows: NDArray[Any]) -> tuple[Any, ...]:
+    """Return whole numbers as a tuple, or as a tuple of tuples where there is more than one row of them."""
+    rows = rows[0] if rows.ndim == 2 and len(rows) == 1 else rows
+    return tuple(rows.tolist()) if rows.ndim == 1 else tuple(map(tuple, rows.tolist()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,8 +255,10 @@ class SavedModel:
         All of them, selected or not; None where the data has no names.
     classes : tuple of str or of numbers, or None
         Sorted; None for regression. With two classes there is one equation, which speaks for the second.
+    targets : tuple of str, or None
+        The names of the columns that hold the targets, or the classes; None where a single one has no name.
     equations : tuple of Equation
-        One, or one a class where there are more than two.
+        One, or one a class where there are more than two, or one for each of several targets.
     data : Data
         What it was fitted to.
     structure : Structure
@@ -234,7 +266,7 @@ class SavedModel:
     date : str
         When it was fitted, ISO 8601.
     shared : bool
-        Whether the equations have their features, and one certificate, in common.
+        Whether several equations have their features, and one certificate, in common.
     """
 
     loss: Loss
@@ -246,6 +278,7 @@ class SavedModel:
     n_features: int
     feature_names: tuple[str, ...] | None
     classes: tuple[Label, ...] | None
+    targets: tuple[str, ...] | None
     equations: tuple[Equation, ...]
     data: Data
     structure: Structure = Structure()
@@ -256,19 +289,22 @@ class SavedModel:
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
-        results = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
-        shared = len(results) < len(rows)
-        results = results * len(rows) if shared else results
+        results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None
         if loss.task == "classification":
             classes = as_labels(estimator.classes_) if table is not None else tuple(_plain(estimator.classes_))
         names = getattr(estimator, "feature_names_in_", None) if table is None else table.feature_names
-        intercepts = np.atleast_1d(estimator.intercept_).tolist()
-        equations = [
-            Equation.of(label, *row, intercept, result)
-            for label, row, intercept, result in zip(equation_labels(classes), rows, intercepts, results, strict=True)
-        ]
-        d = estimator.n_features_in_
+        targets = _target_names(estimator, len(rows)) if table is None else table.target_names
+        targets = None if targets is None else tuple(map(str, targets))
+        figures = [Figures.of(result.certificate, result.status) for result in results]
+        shared, d = len(results) < len(rows), estimator.n_features_in_
+        parts = zip(
+            equation_labels(classes, targets),
+            rows,
+            np.atleast_1d(estimator.intercept_).tolist(),
+            figures * len(rows) if shared else figures,
+            strict=True,
+        )
         return cls(
             loss=loss,
             k=min(int(getattr(estimator, "best_k_", None) or estimator.k), d),
@@ -279,8 +315,9 @@ class SavedModel:
             n_features=d,
             feature_names=None if names is None else tuple(map(str, names)),
             classes=classes,
-            equations=tuple(equations),
-            data=Data(None, estimator._n_samples, None, None, None) if table is None else Data.of(table),
+            targets=targets,
+            equations=tuple(Equation(label, *row, intercept, each) for label, row, intercept, each in parts),
+            data=Data(None, estimator._n_samples, None, None) if table is None else Data.of(table),
             structure=Structure.of(estimator, d),
             shared=shared,
         )
@@ -291,9 +328,29 @@ class SavedModel:
         return self.loss.task
 
     @property
-    def certified(self) -> tuple[Equation, ...]:
-        """The equations with a certificate of their own: all, or the first of those that share one."""
-        return self.equations[:1] if self.shared else self.equations
+    def certificates(self) -> tuple[Figures, ...]:
+        """The figures of each equation, or those of all of them together."""
+        return tuple(equation.figures for equation in (self.equations[:1] if self.shared else self.equations))
+
+    @property
+    def supports(self) -> tuple[Indices, ...]:
+        """The features, ascending, that each certificate speaks of."""
+        return (self.support,) if self.shared else tuple(equation.indices for equation in self.equations)
+
+    @property
+    def worst(self) -> Figures:
+        """The certificate with the widest gap."""
+        return max(self.certificates, key=lambda figures: figures.relative_gap)
+
+    def effects(self, results: Sequence[Result]) -> list[NDArray[np.float64] | None]:
+        """Return the coefficients of the standardised columns for each equation: what one standard deviation does.
+
+        They can be compared with each other. There are none where columns were not standardised, or no result is known.
+        """
+        if not self.standardize or not results:
+            return [None] * len(self.equations)
+        rows = [w for result in results for w in np.atleast_2d(result.w)]
+        return [w[equation.indices].astype(np.float64) for equation, w in zip(self.equations, rows, strict=True)]
 
     @property
     def has_probabilities(self) -> bool:
@@ -314,10 +371,10 @@ class SavedModel:
         return np.column_stack([equation(X, columns) for equation in self.equations])
 
     def predict(self, X: Any, columns: Indices | None = None) -> list[Any]:
-        """Return one prediction a row: a number, or one of the classes."""
+        """Return one prediction a row: a number, a row of numbers where there are several targets, or one of the classes."""
         u = self.decision(X, columns)
         if self.classes is None:
-            return list(self.loss.mean(u[:, 0]))
+            return list(self.loss.mean(u[:, 0] if u.shape[1] == 1 else u))
         winners = (u[:, 0] > 0).astype(np.int64) if u.shape[1] == 1 else u.argmax(axis=1)
         return [self.classes[c] for c in winners]
 
@@ -339,6 +396,13 @@ def _nonzero_rows(coef: Any) -> list[tuple[Indices, NDArray[Any]]]:
     rows.eliminate_zeros()
     cuts = rows.indptr[1:-1]
     return list(zip(np.split(rows.indices.astype(np.int64), cuts), np.split(rows.data, cuts), strict=True))
+
+
+def _target_names(estimator: Any, n_equations: int) -> Sequence[str] | None:
+    """Return the names of several targets, y0, y1, ... where they have none."""
+    if estimator._task == "classification" or n_equations == 1:
+        return None
+    return getattr(estimator, "target_names_in_", [f"y{j}" for j in range(n_equations)])
 
 
 def _plain(labels: Iterable[Any]) -> list[Any]:
@@ -374,36 +438,45 @@ def to_json(model: SavedModel) -> str:
         "dtype": model.dtype,
         "n_features": model.n_features,
         "classes": None if model.classes is None else list(model.classes),
-        "equations": [_equation_entry(model, equation) for equation in model.equations],
+        "targets": None if model.targets is None else list(model.targets),
+        "structure": {**asdict(model.structure), "limits": None},
+        "encoders": None,
+        "equations": [
+            _equation_entry(model, equation, 0 if model.shared else i) for i, equation in enumerate(model.equations)
+        ],
+        "certificates": [_certificate_entry(model, figures) for figures in model.certificates],
         "data": asdict(model.data),
-        **({} if model.structure == Structure() else {"structure": asdict(model.structure)}),
-        **({"shared": True} if model.shared else {}),
         "feature_names": None if model.feature_names is None else list(model.feature_names),
     }
     content["checksum"] = _checksum(content)
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _equation_entry(model: SavedModel, equation: Equation) -> dict[str, Any]:
-    figures = equation.figures
-    rows = zip(equation.indices.tolist(), equation.values.tolist(), equation.drop_cost.tolist(), strict=True)
+def _equation_entry(model: SavedModel, equation: Equation, certificate: int) -> dict[str, Any]:
+    rows = zip(equation.indices.tolist(), equation.values.tolist(), strict=True)
     return {
-        "class": equation.label,
+        "class": None if model.classes is None else equation.label,
+        "target": equation.label if model.classes is None else None,
+        "certificate": certificate,
         "intercept": equation.intercept,
-        "coefficients": [
-            {"index": j, "name": model.name(j), "value": value, "drop_cost": None if isinf(cost) else cost}
-            for j, value, cost in rows
+        "coefficients": [{"index": j, "name": model.name(j), "value": value} for j, value in rows],
+    }
+
+
+def _certificate_entry(model: SavedModel, figures: Figures) -> dict[str, Any]:
+    rows = zip(figures.required, figures.drop_cost, strict=True)
+    return {
+        "objective": figures.objective,
+        "lower_bound": figures.lower_bound,
+        "gap": figures.gap,
+        "relative_gap": figures.relative_gap,
+        "scaled": figures.scaled,
+        "status": str(figures.status),
+        "required": [
+            {"index": j, "name": model.name(j), "drop_cost": None if isinf(cost) else cost} for j, cost in rows
         ],
-        "certificate": {
-            "objective": figures.objective,
-            "lower_bound": figures.lower_bound,
-            "gap": figures.gap,
-            "relative_gap": figures.relative_gap,
-            "scaled": figures.scaled,
-            "status": str(figures.status),
-            "required": equation.required.tolist(),
-            "excluded": figures.excluded,
-        },
+        "excluded": figures.excluded,
+        "given": None,
     }
 
 
@@ -437,7 +510,11 @@ _KEYS = (
     "dtype",
     "n_features",
     "classes",
+    "targets",
+    "structure",
+    "encoders",
     "equations",
+    "certificates",
     "data",
     "feature_names",
 )
@@ -461,7 +538,7 @@ def write_model(model: SavedModel, path: str) -> None:
 
 def _checked(root: Node) -> SavedModel:
     _check_format(root)
-    top = root.entries(*_KEYS, optional=["checksum", "structure", "shared"])
+    top = root.entries(*_KEYS, optional=["checksum"])
     if "checksum" in top:
         content = {key: value for key, value in root.value.items() if key != "checksum"}
         if top["checksum"].text() != _checksum(content):
@@ -475,6 +552,11 @@ def _checked(root: Node) -> SavedModel:
     lam = top["lam"].number()
     if lam <= 0:
         raise top["lam"].wrong("a positive number")
+    top["encoders"].null()
+    classes = _classes(top["classes"], loss)
+    targets = top["targets"].optional(lambda node: _targets(node, classes))
+    labels = equation_labels(classes, targets)
+    shared = len(labels) > 1 and len(top["certificates"].items()) == 1
     model = SavedModel(
         loss=loss,
         k=top["k"].whole(1, n_features),
@@ -484,14 +566,19 @@ def _checked(root: Node) -> SavedModel:
         dtype=top["dtype"].one_of(_DTYPES),
         n_features=n_features,
         feature_names=top["feature_names"].optional(lambda node: _names(node, n_features)),
-        classes=_classes(top["classes"], loss),
+        classes=classes,
+        targets=targets,
         equations=(),
         data=_data(top["data"]),
-        structure=_structure(top["structure"], n_features) if "structure" in top else Structure(),
+        structure=_structure(top["structure"], n_features, len(labels) if shared else 1),
         date=_date(top["date"]),
-        shared="shared" in top and top["shared"].flag(),
+        shared=shared,
     )
-    object.__setattr__(model, "equations", _equations(top["equations"], model))
+    figures = _certificates(top["certificates"], model, len(labels))
+    equations = _equations(top["equations"], labels, figures * len(labels) if model.shared else figures, model)
+    object.__setattr__(model, "equations", equations)
+    if model.shared:
+        _check_size(top["equations"], model.support.tolist(), model)
     return model
 
 
@@ -547,36 +634,44 @@ def _classes(node: Node, loss: Loss) -> tuple[Label, ...] | None:
 
 
 def _data(node: Node) -> Data:
-    entries = node.entries("file", "n_samples", "sparse", "target", "zero_based")
+    entries = node.entries("file", "n_samples", "sparse", "zero_based")
     return Data(
         file=entries["file"].optional(Node.text),
         n_samples=entries["n_samples"].whole(1, MAX_WHOLE),
         sparse=entries["sparse"].optional(Node.flag),
-        target=entries["target"].optional(Node.text),
         zero_based=entries["zero_based"].optional(Node.flag),
     )
 
 
-def _structure(node: Node, n_features: int) -> Structure:
-    entries = node.entries("keep", "groups", "sign")
+def _structure(node: Node, n_features: int, n_rows: int) -> Structure:
+    entries = node.entries("keep", "groups", "sign", "limits")
+    entries["limits"].null()
     keep = tuple(item.whole(0, n_features - 1) for item in entries["keep"].items())
     if any(j <= i for i, j in pairwise(keep)):
         raise entries["keep"].fail("features must be ascending and distinct")
-
-    def each(name: str, low: int, high: int) -> tuple[int, ...] | None:
-        if entries[name].value is None:
-            return None
-        values = tuple(item.whole(low, high) for item in entries[name].items())
-        if len(values) != n_features:
-            raise entries[name].fail(f"{len(values)} numbers for {n_features} features")
-        return values
-
-    groups, sign = each("groups", 0, n_features - 1), each("sign", -1, 1)
+    groups = entries["groups"].optional(lambda node: _each(node, 0, n_features - 1, n_features))
     if groups is not None:
         kept = {groups[j] for j in keep}
         if keep != tuple(j for j, group in enumerate(groups) if group in kept):
             raise entries["keep"].fail("a group is kept in part")
-    return Structure(keep, groups, sign)
+    return Structure(keep, groups, entries["sign"].optional(lambda node: _sign(node, n_features, n_rows)))
+
+
+def _each(node: Node, low: int, high: int, n_features: int) -> tuple[int, ...]:
+    values = tuple(item.whole(low, high) for item in node.items())
+    if len(values) != n_features:
+        raise node.fail(f"{len(values)} numbers for {n_features} features")
+    return values
+
+
+def _sign(node: Node, n_features: int, n_rows: int) -> tuple[Any, ...]:
+    """Read one sign for each feature, or a row of them for each of several equations that share features."""
+    rows = node.items()
+    if n_rows == 1 or not rows or not isinstance(rows[0].value, list):
+        return _each(node, -1, 1, n_features)
+    if len(rows) != n_rows:
+        raise node.fail(f"{len(rows)} rows of signs, where there are {n_rows} equations")
+    return tuple(_each(row, -1, 1, n_features) for row in rows)
 
 
 def _date(node: Node) -> str:
@@ -587,93 +682,123 @@ def _date(node: Node) -> str:
     return node.text()
 
 
-def _equations(node: Node, model: SavedModel) -> tuple[Equation, ...]:
-    labels = equation_labels(model.classes)
-    items = node.items()
-    if len(items) != len(labels):
-        raise node.fail(f"{len(items)} equations, where {len(labels)} are expected")
-    equations = tuple(_equation(item, label, model) for item, label in zip(items, labels, strict=True))
-    if model.shared:
-        _check_shared(node, equations, model.k)
-    return equations
+def _targets(node: Node, classes: tuple[Label, ...] | None) -> tuple[str, ...]:
+    names = tuple(item.text() for item in node.items())
+    if not names or (len(names) > 1 and classes is not None):
+        raise node.fail(f"{len(names)} targets, where there is {'one' if classes else 'at least one'}")
+    if len(set(names)) < len(names):
+        raise node.fail("a name comes twice")
+    return names
 
 
-def _check_shared(node: Node, equations: Sequence[Equation], k: int) -> None:
-    """Raise unless the classes share k features, their drop costs and one certificate."""
-    costs: dict[int, float] = {}
-    for equation in equations:
-        if vars(equation.figures) != vars(equations[0].figures):
-            raise node.fail("classes with certificates of their own, where all have one in common")
-        for j, cost in zip(equation.indices.tolist(), equation.drop_cost.tolist(), strict=True):
-            if costs.setdefault(j, cost) != cost:
-                raise node.fail(f"feature {j} has more than one drop_cost")
-    if len(costs) > k:
-        raise node.fail(f"{len(costs)} features in all, where k = {k} are allowed")
-
-
-def equation_labels(classes: Sequence[Label] | None) -> Sequence[Label | None]:
-    """Return the class that each equation speaks for."""
+def equation_labels(classes: Sequence[Label] | None, targets: Sequence[str] | None) -> Sequence[Label | None]:
+    """Return what each equation speaks for: a class of more than two, the second of two, one of several targets."""
     if classes is None:
-        return [None]
+        return targets if targets is not None and len(targets) > 1 else [None]
     return classes if len(classes) > 2 else classes[1:]
 
 
-def _equation(node: Node, label: Label | None, model: SavedModel) -> Equation:
-    entries = node.entries("class", "intercept", "coefficients", "certificate")
-    if entries["class"].value != label or type(entries["class"].value) is not type(label):
-        raise entries["class"].wrong(repr(label))
-    kept = set(model.structure.keep)
-    rows = [_coefficient(item, model, kept) for item in entries["coefficients"].items()]
-    indices = [j for j, _, _ in rows]
+def _certificates(node: Node, model: SavedModel, n_equations: int) -> tuple[Figures, ...]:
+    """Read one certificate for each equation, or one for all of them, as the loss has it."""
+    items = node.items()
+    shares = model.classes is None or model.loss.of_classes() == model.loss
+    allowed = {1} if model.classes is None or model.loss.coupled else {1, n_equations} if shares else {n_equations}
+    if len(items) not in allowed:
+        counts = " or ".join(map(str, sorted(allowed)))
+        raise node.fail(f"{len(items)} certificates, where {counts} are expected for the {model.loss.name} loss")
+    return tuple(_figures(item, model) for item in items)
+
+
+def _equations(
+    node: Node, labels: Sequence[Label | None], figures: Sequence[Figures], model: SavedModel
+) -> tuple[Equation, ...]:
+    items = node.items()
+    if len(items) != len(labels):
+        raise node.fail(f"{len(items)} equations, where {len(labels)} are expected")
+    return tuple(_equation(item, i, labels[i], figures[i], model) for i, item in enumerate(items))
+
+
+def _equation(node: Node, place: int, label: Label | None, figures: Figures, model: SavedModel) -> Equation:
+    entries = node.entries("class", "target", "certificate", "intercept", "coefficients")
+    said, other = ("target", "class") if model.classes is None else ("class", "target")
+    if entries[said].value != label or type(entries[said].value) is not type(label):
+        raise entries[said].wrong("null" if label is None else repr(label))
+    entries[other].null()
+    if entries["certificate"].whole(0, MAX_WHOLE) != (0 if model.shared else place):
+        raise entries["certificate"].wrong(f"{0 if model.shared else place}, the number of its certificate")
+    rows = [_coefficient(item, place, model) for item in entries["coefficients"].items()]
+    indices = [j for j, _ in rows]
     if any(j <= i for i, j in pairwise(indices)):
         raise entries["coefficients"].fail("indices must be ascending and distinct")
-    if (count := model.structure.counted(indices)) > model.k:
-        what = "coefficients" if model.structure.groups is None else "groups"
-        raise entries["coefficients"].fail(f"{count} {what}, where k = {model.k} are allowed")
+    _check_size(entries["coefficients"], indices, model)
     intercept = entries["intercept"].number(model.dtype)
     if intercept != 0 and not model.fit_intercept:
         raise entries["intercept"].wrong("0 for a model without an intercept")
     return Equation(
         label=label,
         indices=np.array(indices, dtype=np.int64),
-        values=np.array([value for _, value, _ in rows], dtype=model.dtype),
+        values=np.array([value for _, value in rows], dtype=model.dtype),
         intercept=intercept,
-        figures=_figures(entries["certificate"], [j for j, _, cost in rows if cost > 0], model),
-        drop_cost=np.array([cost for _, _, cost in rows], dtype=np.float64),
+        figures=figures,
     )
 
 
-def _coefficient(node: Node, model: SavedModel, kept: set[int]) -> tuple[int, float, float]:
-    entries = node.entries("index", "name", "value", "drop_cost")
-    index = entries["index"].whole(0, model.n_features - 1)
-    entries["name"].one_of([model.name(index)])
+def _check_size(node: Node, features: Sequence[int], model: SavedModel) -> None:
+    """Raise unless so many features, or their groups, are allowed."""
+    if (count := model.structure.counted(features)) > model.k:
+        what = "features" if model.structure.groups is None else "groups"
+        raise node.fail(f"{count} {what}, where k = {model.k} are allowed")
+
+
+def _coefficient(node: Node, equation: int, model: SavedModel) -> tuple[int, float]:
+    entries = node.entries("index", "name", "value")
+    index = _index(entries, model)
     value = entries["value"].number(model.dtype)
     if value == 0:
         raise entries["value"].wrong("a number other than zero")
-    if model.structure.sign is not None and model.structure.sign[index] * value < 0:
+    if not model.structure.allows(equation, index, value):
         raise entries["value"].wrong("a number of the sign that is allowed")
-    if entries["drop_cost"].value is None and index in kept:
-        return index, value, np.inf
-    cost = entries["drop_cost"].number()
-    if cost < 0:
-        raise entries["drop_cost"].wrong("a number, zero or more")
-    return index, value, cost
+    return index, value
 
 
-def _figures(node: Node, required: list[int], model: SavedModel) -> Figures:
+def _index(entries: Mapping[str, Node], model: SavedModel) -> int:
+    """Read the number of a feature, whose name stands beside it."""
+    index = entries["index"].whole(0, model.n_features - 1)
+    entries["name"].one_of([model.name(index)])
+    return index
+
+
+def _figures(node: Node, model: SavedModel) -> Figures:
     entries = node.entries(
-        "objective", "lower_bound", "gap", "relative_gap", "scaled", "status", "required", "excluded"
+        "objective", "lower_bound", "gap", "relative_gap", "scaled", "status", "required", "excluded", "given"
     )
+    entries["given"].null()
+    kept = set(model.structure.keep)
+    rows = [_required(item, model, kept) for item in entries["required"].items()]
+    if any(j <= i for (i, _), (j, _) in pairwise(rows)):
+        raise entries["required"].fail("indices must be ascending and distinct")
     figures = Figures(
         objective=entries["objective"].number(),
         lower_bound=entries["lower_bound"].number(),
         scaled=entries["scaled"].flag(),
         status=Status(entries["status"].one_of(map(str, Status))),
         excluded=entries["excluded"].whole(0, model.n_features),
+        required=tuple(j for j, _ in rows),
+        drop_cost=tuple(cost for _, cost in rows),
     )
-    if [item.whole(0, model.n_features - 1) for item in entries["required"].items()] != required:
-        raise entries["required"].wrong(f"{required}, the features with a positive drop_cost")
     for name in ("gap", "relative_gap"):
         if entries[name].number() != getattr(figures, name):
             raise entries[name].wrong(f"{getattr(figures, name)!r}, which follows from objective and lower_bound")
     return figures
+
+
+def _required(node: Node, model: SavedModel, kept: Container[int]) -> tuple[int, float]:
+    """Read a feature that is proved to be in every optimal model, and its drop cost: null for one to keep."""
+    entries = node.entries("index", "name", "drop_cost")
+    index = _index(entries, model)
+    if entries["drop_cost"].value is None and index in kept:
+        return index, np.inf
+    cost = entries["drop_cost"].number()
+    if cost <= 0:
+        raise entries["drop_cost"].wrong("a positive number")
+    return index, cost

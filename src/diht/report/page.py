@@ -17,13 +17,14 @@ from diht import __version__
 from diht.datasets import atomic_write
 from diht.report.charts import INKS, Chart, Series, number, style
 from diht.report.html import document, table
-from diht.report.model import Equation, SavedModel
+from diht.report.model import Equation, Label, SavedModel
 from diht.report.plots import Curve
 from diht.report.text import (
     WIDE,
     allowed,
     certificate_sentences,
     direction,
+    named,
     percent,
     printable,
     quoted,
@@ -76,7 +77,7 @@ class Predictions:
 
     Attributes
     ----------
-    y, predicted : arrays of shape (n,)
+    y, predicted : arrays of shape (n,) or (n, number of targets)
         Targets and predictions: numbers, or classes.
     probabilities : array of shape (n, number of classes), or None
         Where the loss gives any.
@@ -95,7 +96,8 @@ class Predictions:
         known = {} if offset is None else {"offset": offset}
         targets, predicted = np.asarray(y), np.asarray(estimator.predict(X, **known))
         if targets.shape != predicted.shape:
-            raise ValueError(f"y must hold one target for each of the {len(predicted)} samples of X")
+            each = "one target" if predicted.ndim == 1 else f"{predicted.shape[1]} targets"
+            raise ValueError(f"y must hold {each} for each of the {len(predicted)} samples of X")
         likely = getattr(estimator, "predict_proba", None)
         tested = cls(targets, predicted, None if likely is None else np.asarray(likely(X)), "given to the report")
         return tested.checked(getattr(estimator, "classes_", np.empty(0)).tolist() or None)
@@ -121,9 +123,9 @@ class Story:
     tol : float
         The relative gap that counts as none.
     results : sequence of Result
-        One an equation: how the bounds closed, and which models are nearly as good.
+        One a certificate: how the bounds closed, and which models are nearly as good.
     paths : sequence of Path
-        One an equation, of an estimator that chose k and lam.
+        One a certificate, of an estimator that chose k and lam.
     scores : mapping
         Its `cv_results_`.
     criterion : str
@@ -195,11 +197,14 @@ def _of_all(model: SavedModel) -> str:
     return f"{used:,} of {model.n_features:,} feature{'s' * (model.n_features != 1)}"
 
 
-def _labels(equations: Sequence[Equation]) -> list[str]:
-    """What to call each equation; nothing where there is one only."""
-    if len(equations) == 1:
-        return [""]
-    return [f"class {quoted(equation.label)}" for equation in equations]
+def _labels(model: SavedModel) -> list[str]:
+    """What to call each certificate; nothing where there is one only."""
+    return [""] if model.shared else [named(model, equation) for equation in model.equations]
+
+
+def _listed(labels: Sequence[Label]) -> str:
+    """Return the first of some labels, and how many more there are."""
+    return ", ".join(map(quoted, labels[:12])) + (f" and {len(labels) - 12} more" if len(labels) > 12 else "")
 
 
 # ------------------------------------------------------------------------------------------------------- what it is
@@ -207,13 +212,12 @@ def _labels(equations: Sequence[Equation]) -> list[str]:
 
 def _head(model: SavedModel, title: str) -> str:
     data = model.data
-    classes = "" if model.classes is None else ", ".join(map(quoted, model.classes[:12]))
-    more = "" if model.classes is None or len(model.classes) <= 12 else f" and {len(model.classes) - 12} more"
+    targets = model.targets or ()
     facts = {
         "data": f"{'' if data.file is None else data.file + ': '}{data.n_samples:,} samples, {model.n_features:,} features",
-        "target": data.target or "",
-        "classes": classes + more,
-        "allowed": allowed(model) + (" for each class" if len(model.certified) > 1 else ""),
+        "targets" if len(targets) > 1 else "target": _listed(targets),
+        "classes": _listed(model.classes or ()),
+        "allowed": allowed(model),
         "loss": f"{spoken(model.loss)}{_parameters(model)}",
         "ridge": f"lam = {model.lam:g}{', on standardised columns' if model.standardize else ''}",
         "intercept": "yes" if model.fit_intercept else "no",
@@ -242,7 +246,7 @@ def _foot(model: SavedModel) -> str:
 
 
 def _certificate(model: SavedModel, story: Story) -> str:
-    worst = max((equation.figures for equation in model.equations), key=lambda figures: figures.relative_gap)
+    worst = model.worst
     tol = max(story.tol, worst.relative_gap if worst.status is Status.OPTIMAL else 0.0)
     meaning, definition = certificate_sentences(model, tol)
     kind, word = (
@@ -251,13 +255,13 @@ def _certificate(model: SavedModel, story: Story) -> str:
     if worst.relative_gap > max(tol, WIDE):
         kind, word = "none", "wide gap"
     badge = f'<p><span class="badge {kind}">{word}</span></p>'
-    figures = _class_figures(model) if len(model.certified) > 1 else _tiles(model)
+    figures = _class_figures(model) if len(model.certificates) > 1 else _tiles(model)
     faint = f'<p class="faint">{_text(definition)}</p>'
     return f'<div class="card"><div>{badge}{_paragraphs(meaning)}</div>{figures}<div>{faint}</div></div>'
 
 
 def _tiles(model: SavedModel) -> str:
-    figures = model.equations[0].figures
+    figures = model.worst
     tiles = {
         "objective, the smaller the better": significant(figures.objective),
         "lower bound: no model allowed is below": rounded_down(figures.lower_bound, 6),
@@ -290,22 +294,18 @@ def _class_figures(model: SavedModel) -> str:
 
 
 def _features(model: SavedModel, story: Story) -> str:
-    effects = _effects(model, story)
+    effects = model.effects(story.results)
     tables = "".join(
-        f"<div>{f'<h3>{_text(label)}</h3>' if label else ''}{_feature_table(model, equation, effect)}</div>"
-        for label, equation, effect in zip(_labels(model.equations), model.equations, effects, strict=True)
+        f"<div>{_heading(named(model, equation))}{_feature_table(model, equation, effect)}</div>"
+        for equation, effect in zip(model.equations, effects, strict=True)
     )
     return (
         f'<div class="classes">{tables}</div>{_paragraphs(direction(model), _required(model, effects[0] is not None))}'
     )
 
 
-def _effects(model: SavedModel, story: Story) -> list[Vector | None]:
-    """Return the coefficients of the standardised columns, where they are known: they can be compared."""
-    if not model.standardize or not story.results:
-        return [None] * len(model.equations)
-    rows = [w for result in story.results for w in np.atleast_2d(result.w)]
-    return [w[equation.indices].astype(np.float64) for equation, w in zip(model.equations, rows, strict=True)]
+def _heading(label: str) -> str:
+    return f"<h3>{_text(label)}</h3>" if label else ""
 
 
 def _of_group(model: SavedModel) -> str:
@@ -366,8 +366,8 @@ def _required(model: SavedModel, has_effects: bool) -> str:
         )
     if np.any(np.isinf(costs)):
         sentences.append("Kept features were asked for.")
-    excluded = model.equations[0].figures.excluded
-    if len(model.certified) == 1 and excluded:
+    excluded = model.worst.excluded
+    if len(model.certificates) == 1 and excluded:
         sentences.append(
             f"Of the {model.n_features:,} features {excluded:,} are proved to be in no best possible model."
         )
@@ -391,7 +391,7 @@ def _floats(values: Any) -> list[float]:
 
 
 def _convergence(model: SavedModel, story: Story) -> str:
-    pairs = zip(_labels(model.certified), story.results, strict=False)
+    pairs = zip(_labels(model), story.results, strict=False)
     charts = [_closing(Curve.of(result), label or "The two bounds") for label, result in pairs]
     charts = [chart for chart in charts if chart.series[0].x[0] < chart.series[0].x[-1]]  # a single step shows nothing
     steps = sum(result.n_iter for result in story.results)
@@ -428,7 +428,7 @@ def _stairs(values: Vector) -> list[float]:
 def _choice(model: SavedModel, story: Story) -> str:
     """Draw the scores, and the path of the lam that was chosen."""
     charts = [] if story.scores is None else [_scores(model, story)]
-    for label, path in zip(_labels(model.certified), story.paths, strict=False):
+    for label, path in zip(_labels(model), story.paths, strict=False):
         charts.append(_path_bounds(model, path, label))
         charts.append(_path_coefficients(model, path, label))
     said = {
@@ -485,8 +485,8 @@ def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
         Series(printable(model.name(used[j]), 22), ks, _floats(W[:, j]), ink=ink)
         for ink, j in zip(INKS, largest, strict=False)
     ]
-    what = f"coefficients per standard deviation{_of_group(model)}" if model.standardize else "coefficients"
-    what = f"norms of the classes' {what}" if points[0].coef.ndim > 1 else what
+    what = "norms of coefficients" if points[0].coef.ndim > 1 else "coefficients"
+    what += f" per std. dev.{_of_group(model)}" if model.standardize else ""
     title = f"Coefficients{f', {label}' if label else ''}"
     return Chart(printable(title, 44), f"{what}, the largest {len(series)}", "k", series, x_whole=True, from_zero=False)
 
@@ -499,11 +499,22 @@ def _tested(model: SavedModel, tested: Predictions) -> str:
         f"<p>{len(tested.y):,} samples ({_text(tested.source)}). If these are the samples that were fitted, figures for new "
         "samples will be worse.</p>"
     )
-    return note + (_regression(tested) if model.classes is None else _classification(model, tested))
+    return note + (_regressions(model, tested) if model.classes is None else _classification(model, tested))
 
 
-def _regression(tested: Predictions) -> str:
-    y, u = np.asarray(tested.y, dtype=np.float64), np.asarray(tested.predicted, dtype=np.float64)
+def _regressions(model: SavedModel, tested: Predictions) -> str:
+    """Show the errors of each target, those of the first few where there are many."""
+    pairs = [np.atleast_2d(np.asarray(values, dtype=np.float64).T)[:_CHARTS] for values in (tested.y, tested.predicted)]
+    parts = [
+        _heading(named(model, equation)) + _regression(y, u, f"residuals-{i}")
+        for i, (equation, y, u) in enumerate(zip(model.equations, *pairs, strict=False))
+    ]
+    more = len(model.equations) - len(parts)
+    return "".join(parts) + (f'<p class="faint">{more} more targets are not shown.</p>' if more else "")
+
+
+def _regression(y: Vector, u: Vector, name: str) -> str:
+    """Show the errors of predictions u of targets y."""
     residual = y - u
     spread = float(np.square(y - y.mean()).sum())
     r2 = f"{1 - float(np.square(residual).sum()) / spread:.4g}" if spread > 0 else "not defined"
@@ -522,7 +533,7 @@ def _regression(tested: Predictions) -> str:
         Chart("Residuals", "target less prediction", "prediction", [errors, zero], from_zero=False),
         Chart("Targets", "target", "prediction", [values, same], from_zero=False),
     ]
-    return f'<div class="card">{_tile_row(tiles)}</div>{_charts(charts, "residuals")}'
+    return f'<div class="card">{_tile_row(tiles)}</div>{_charts(charts, name)}'
 
 
 def _classification(model: SavedModel, tested: Predictions) -> str:
@@ -593,14 +604,13 @@ def _bins(name: str, p: Vector, right: NDArray[np.bool_], ink: str, banded: bool
 
 def _ties(model: SavedModel, story: Story) -> str:
     parts = []
-    for label, equation, result in zip(_labels(model.certified), model.certified, story.results, strict=False):
-        own = set((equation.indices if len(model.certified) > 1 else model.support).tolist())
+    for label, support, result in zip(_labels(model), model.supports, story.results, strict=False):
+        own = set(support.tolist())
         most = result.objective + _NEAR * abs(result.objective)
         near = (other for other in result.pool if other.objective <= most and set(other.support.tolist()) != own)
         others = list(islice(near, _MODELS))
         if others:
-            heading = f"<h3>{_text(label)}</h3>" if label else ""
-            parts.append(heading + _tie_table(model, result, own, others))
+            parts.append(_heading(label) + _tie_table(model, result, own, others))
     if not parts:
         return ""
     note = "Other choices of features that the search met, the best first. There may be more; none is below the lower bound."

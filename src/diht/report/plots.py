@@ -127,7 +127,7 @@ def to_png(figure: Figure) -> bytes:
 
 
 def draw_convergence(curves: Sequence[Curve], title: str) -> Figure:
-    """Draw how the best objective and the best bound approach each other, one panel a class.
+    """Draw how the best objective and the best bound approach each other, one panel a certificate.
 
     One curve gets a second panel with the relative gap on a logarithmic axis.
     """
@@ -243,7 +243,7 @@ def _iteration_axis(axes: Axes, curve: Curve) -> None:
 
 
 def draw_coefficients(equations: Sequence[Bars], title: str, axis: str) -> Figure:
-    """Draw the coefficients as horizontal bars, the largest on top, one panel a class."""
+    """Draw the coefficients as horizontal bars, the largest on top, one panel a class or target."""
     if len(equations) > 1:
         return _coefficient_panels(equations, title, axis)
     (bars,) = equations
@@ -261,9 +261,9 @@ def _coefficient_panels(equations: Sequence[Bars], title: str, axis: str) -> Fig
     shown = [bars.largest(MAX_BARS_EACH) for bars in equations[:MAX_PANELS]]
     parts = []
     if len(equations) > MAX_PANELS:
-        parts.append(f"the first {MAX_PANELS} of {len(equations)} classes")
+        parts.append(f"the first {MAX_PANELS} of {len(equations)} shown")
     if any(len(bars.names) > MAX_BARS_EACH for bars in equations):
-        parts.append(f"the {MAX_BARS_EACH} largest of each")
+        parts.append(f"the {MAX_BARS_EACH} largest coefficients of each")
     most = max(len(bars.names) for bars in shown)
     note = f" ({', '.join(parts)})" if parts else ""
     figure, panels = _grid(len(shown), 4.6, 1.1 + 0.22 * max(most, 3), title + note)

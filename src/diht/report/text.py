@@ -24,6 +24,7 @@ __all__ = [
     "direction",
     "findings_in_words",
     "fit_report",
+    "named",
     "percent",
     "printable",
     "quoted",
@@ -65,11 +66,11 @@ class Context:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """What a solve proved of the features of a given equation, and the better one that it met, if any."""
+    """What a solve proved of the features of given equations that have a certificate, and the better ones that it met, if any."""
 
     required: NDArray[np.int64]
     excluded: NDArray[np.int64]
-    better: Equation | None = None
+    better: tuple[Equation, ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------ words and figures
@@ -98,13 +99,27 @@ def percent(fraction: float) -> str:
 
 
 def quoted(label: Label | None) -> str:
-    """Return a class as it is shown in a sentence."""
+    """Return a class, or the name of a target, as it is shown in a sentence."""
     return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
 
 
 def spoken(loss: Loss) -> str:
     """Return the name of a loss as it is shown in a sentence."""
     return loss.name.replace("_", " ")
+
+
+def named(model: SavedModel, equation: Equation) -> str:
+    """Say which of several equations it is, such as "class 3"; nothing where there is one only."""
+    if len(model.equations) == 1:
+        return ""
+    return f"{'target' if model.classes is None else 'class'} {quoted(equation.label)}"
+
+
+def _summed(model: SavedModel) -> str:
+    """Say what losses are added up over, where equations share features and the loss is not one of all of them."""
+    if not model.shared or model.loss.coupled:
+        return ""
+    return f", summed over the {len(model.equations)} {'targets' if model.classes is None else 'classes'},"
 
 
 def _wrapped(*sentences: str) -> str:
@@ -119,6 +134,7 @@ def allowed(model: SavedModel) -> str:
     """Say what a model may use, such as "at most 5 features"."""
     asked = model.structure
     words = f"at most {_count(model.k, 'feature' if asked.groups is None else 'group')}"
+    words += " a class" if len(model.certificates) > 1 else ""
     words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
     return words + (" and with the signs asked for" if asked.sign is not None else "")
 
@@ -161,12 +177,12 @@ def _required(model: SavedModel) -> str:
     """Say what the mark means, where there is one, and how many features are out."""
     sentences = []
     if any(len(equation.required) for equation in model.equations):
-        each = " for the class" if len(model.certified) > 1 else ""
+        each = " for the class" if len(model.certificates) > 1 else ""
         sentences.append(
             f"Features with a * are required: proved to be in every best possible model{each} with {allowed(model)}. "
             "Without one of them the objective is higher by its drop cost at least, whatever takes its place."
         )
-    if len(model.certified) == 1 and (out := model.equations[0].figures.excluded):
+    if len(model.certificates) == 1 and (out := model.worst.excluded):
         sentences.append(
             f"{out:,} of the {model.n_features:,} features {_are(out)} proved to be in no best possible model."
         )
@@ -178,7 +194,7 @@ def _are(number: int) -> str:
 
 
 def _heading(model: SavedModel, equation: Equation) -> str:
-    who = f" for class {quoted(equation.label)}" if len(model.equations) > 1 else ""
+    who = f" for {name}" if (name := named(model, equation)) else ""
     if not len(equation.indices):
         return f"Selected features{who}: none"
     return f"Selected features{who}: {len(equation.indices)} of {model.n_features:,}, strongest first"
@@ -198,9 +214,9 @@ def direction(model: SavedModel) -> str:
 
 def _fewer(model: SavedModel, context: Context) -> str:
     """Explain a model with fewer features than allowed."""
-    each = len(model.certified) > 1
-    sizes = [len(equation.indices) for equation in model.equations] if each else [len(model.support)]
-    lacking = [equation for equation, size in zip(model.certified, sizes, strict=True) if size < model.k]
+    each = len(model.certificates) > 1
+    sizes = [len(support) for support in model.supports]
+    lacking = [figures for figures, size in zip(model.certificates, sizes, strict=True) if size < model.k]
     if not lacking or model.structure != Structure():
         return ""
     most = min(sizes)
@@ -208,7 +224,7 @@ def _fewer(model: SavedModel, context: Context) -> str:
     start = f"{who} {'only ' + str(most) if each else most} of the {model.k} features allowed:"
     if context.n_varying < model.k:
         return f"{start} only {_count(context.n_varying, 'column')} of the data vary at all."
-    if any(equation.figures.relative_gap > context.tol for equation in lacking):
+    if any(figures.relative_gap > context.tol for figures in lacking):
         return f"{start} all other coefficients came out as exactly zero in the best model found."
     return f"{start} no further feature lowers the objective, so all other coefficients are exactly zero."
 
@@ -217,11 +233,12 @@ def _fewer(model: SavedModel, context: Context) -> str:
 
 
 def _figure_lines(model: SavedModel, figures: Figures) -> str:
+    total = _summed(model)
     rows = [
         (
             "objective",
             significant(figures.objective),
-            f"average {spoken(model.loss)} loss plus ridge, the figure to minimise",
+            f"average {spoken(model.loss)} loss{total} plus ridge{'' if total else ', the figure to minimise'}",
         ),
         (
             "lower bound",
@@ -248,23 +265,19 @@ def _figure_table(model: SavedModel) -> str:
 
 
 def _more_classes(model: SavedModel) -> list[str]:
-    more = len(model.equations) - MAX_CLASSES
-    return [f"  ... and {more} more classes, all of them in model.json"] if more > 0 else []
+    more, what = len(model.equations) - MAX_CLASSES, "targets" if model.classes is None else "classes"
+    return [f"  ... and {more} more {what}, all of them in model.json"] if more > 0 else []
 
 
 def _short_percent(fraction: float) -> str:
     return percent(fraction).replace("less than ", "<")
 
 
-def _worst(model: SavedModel) -> Figures:
-    return max((equation.figures for equation in model.equations), key=lambda figures: figures.relative_gap)
-
-
 def _meaning(model: SavedModel, context: Context) -> str:
     """Say what the gap proves, in the words of somebody who has to report the model."""
-    gap, limit = _worst(model).relative_gap, allowed(model)
+    gap, limit = model.worst.relative_gap, allowed(model)
     who = "This" if context.fitted else "Your"
-    each = " (for the worst of the classes)" if len(model.certified) > 1 else ""
+    each = " (for the worst of the classes)" if len(model.certificates) > 1 else ""
     if gap <= context.tol:
         return (
             f"{who} model is the best possible with {limit}, up to {percent(gap)} of its objective{each}: no other "
@@ -279,15 +292,15 @@ def _meaning(model: SavedModel, context: Context) -> str:
 def _definition(model: SavedModel) -> str:
     scaled = " of the standardised columns" if model.standardize else ""
     return (
-        f"The objective is the average {spoken(model.loss)} loss over the data plus {significant(model.lam / 2)} times the "
-        f"sum of the squared coefficients{scaled}; the lower bound comes from the dual problem and holds for every "
-        "choice of features."
+        f"The objective is the average {spoken(model.loss)} loss over the data{_summed(model)} plus "
+        f"{significant(model.lam / 2)} times the sum of the squared coefficients{scaled}; the lower bound comes from the dual "
+        "problem and holds for every choice of features."
     )
 
 
 def _advice(model: SavedModel, context: Context) -> str:
     """Say why the gap is open, and what would close it."""
-    figures = _worst(model)
+    figures = model.worst
     gap = figures.relative_gap
     if gap <= context.tol:
         return ""
@@ -306,7 +319,7 @@ def _open_gap(figures: Figures) -> str:
 def certificate_sentences(model: SavedModel, tol: float) -> list[str]:
     """Return what the certificate of a fitted model means, and how its figures are defined."""
     meaning = _meaning(model, Context(tol, model.n_features))
-    figures = _worst(model)
+    figures = model.worst
     if figures.relative_gap > tol:
         meaning += f" {_open_gap(figures)}"
     return [meaning, _definition(model)]
@@ -337,8 +350,8 @@ def _round_up(gap: float) -> float:
 
 def certificate_in_words(model: SavedModel, context: Context, findings: Sequence[Finding] = ()) -> str:
     """Return the figures of the certificate and what they mean; and what was found about a given model."""
-    several = len(model.certified) > 1
-    figures = _figure_table(model) if several else _figure_lines(model, model.equations[0].figures)
+    several = len(model.certificates) > 1
+    figures = _figure_table(model) if several else _figure_lines(model, model.worst)
     return "\n\n".join(
         filter(
             None,
@@ -357,13 +370,15 @@ def certificate_in_words(model: SavedModel, context: Context, findings: Sequence
 
 def findings_in_words(model: SavedModel, findings: Sequence[Finding]) -> str:
     """Say which features of a given model are proved required or excluded, and which model is better."""
-    pairs = list(zip(model.equations, findings, strict=True))[:MAX_CLASSES]
-    return "\n\n".join(_finding(model, equation, finding) for equation, finding in pairs)
+    parts = [model.equations] if model.shared else [(equation,) for equation in model.equations]
+    return "\n\n".join(
+        _finding(model, *part) for part in list(zip(parts, model.supports, findings, strict=True))[:MAX_CLASSES]
+    )
 
 
-def _finding(model: SavedModel, equation: Equation, finding: Finding) -> str:
-    who = f"Class {quoted(equation.label)}: w" if len(model.equations) > 1 else "W"
-    own = equation.indices
+def _finding(model: SavedModel, equations: Sequence[Equation], own: NDArray[np.int64], finding: Finding) -> str:
+    name = named(model, equations[0]) if len(equations) == 1 else ""
+    who = f"{name[0].upper()}{name[1:]}: w" if name else "W"
     kept, missing = np.intersect1d(own, finding.required), np.setdiff1d(finding.required, own)
     wrong, others = np.intersect1d(own, finding.excluded), np.setdiff1d(finding.excluded, own)
     lines = [
@@ -379,8 +394,8 @@ def _finding(model: SavedModel, equation: Equation, finding: Finding) -> str:
     if not any(lines):
         lines = ["  Nothing: the gap is too wide for that."]
     parts = ["\n".join([f"{who}hat is proved of single features?", *filter(None, lines)])]
-    if finding.better is not None:
-        parts.append(_better(model, equation, finding.better))
+    if finding.better:
+        parts.append(_better(model, own, equations[0].figures.objective, finding.better))
     return "\n\n".join(parts)
 
 
@@ -395,18 +410,25 @@ def _proved(model: SavedModel, features: NDArray[np.int64], word: str, meaning: 
     )
 
 
-def _better(model: SavedModel, equation: Equation, better: Equation) -> str:
+def _better(model: SavedModel, own: NDArray[np.int64], objective: float, better: Sequence[Equation]) -> str:
     """Show a model that is better than the given one, and how it differs."""
-    new, old = np.setdiff1d(better.indices, equation.indices), np.setdiff1d(equation.indices, better.indices)
+    found, value = np.unique(np.concatenate([equation.indices for equation in better])), better[0].figures.objective
     changes = [
-        _proved(model, new, "new", "not in your model"),
-        _proved(model, old, "gone", "in yours only"),
+        _proved(model, np.setdiff1d(found, own), "new", "not in your model"),
+        _proved(model, np.setdiff1d(own, found), "gone", "in yours only"),
     ]
-    saved = 1.0 - better.figures.objective / equation.figures.objective
+    saved = 1.0 - value / objective
     with_what = "" if any(changes) else " with the same features"
-    note = f"A better model was found{with_what}: objective {significant(better.figures.objective)}"
     lower = f", {significant(100 * saved, 2)}% lower" if saved > 0 else ""
-    return "\n".join([f"{note}{lower}", *filter(None, changes), coefficient_table(model, better, None)])
+    tables = [
+        line
+        for equation in better[:MAX_CLASSES]
+        for line in (
+            [f"For {named(model, equation)}:"] * (len(better) > 1) + [coefficient_table(model, equation, None)]
+        )
+    ]
+    note = f"A better model was found{with_what}: objective {significant(value)}{lower}"
+    return "\n".join([note, *filter(None, changes), *tables, *(_more_classes(model) if len(better) > 1 else [])])
 
 
 # ------------------------------------------------------------------------------------------------------------ a fit
