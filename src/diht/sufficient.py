@@ -148,12 +148,15 @@ class Condensed:
     problem : Problem
         Of the small table.
     whole : Problem
+    begun, reads, made
+        When the table was begun, the reads of X up to then, and the seconds that it took.
     """
 
     problem: Problem
     whole: Problem
     begun: float
     reads: float
+    made: float
 
     def at(self, whole: Problem) -> Condensed:
         """The same table with another constraint or ridge."""
@@ -179,6 +182,7 @@ class Condensed:
         lost = 3.0 * _table(self.whole).lost(self.whole, _ceiling(self.whole, iterate.best_objective))
         return replace(
             iterate,
+            seconds=iterate.seconds + self.made,
             lower_bound=iterate.lower_bound - lost,
             best_bound=iterate.best_bound - lost,
             model=None if iterate.model is None else self.model(iterate.model),
@@ -235,4 +239,5 @@ def condensed(problem: Problem, tol: float) -> Condensed | None:
     least = float(h @ h) - float((G.T @ h) @ Definite(gram).solve(G.T @ h))  # the objective with all features
     if not table.lost(problem, _ceiling(problem, 0.0)) <= min(_NEGLIGIBLE, _OF_TOLERANCE * tol) * least:
         return None
-    return Condensed(table.problem(problem), problem, begun, reads)
+    small = table.problem(problem)
+    return Condensed(small, problem, begun, reads, perf_counter() - begun)
