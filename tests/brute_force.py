@@ -5,8 +5,9 @@ Every problem follows from one integer (`fuzz_cases.py`). It is small enough tha
 either true or shown to be false, by a model whose objective is known to 200 digits. The counts go into a table that is kept
 over many runs; seeds that are in it already are left out. A false claim or an exception makes the exit status 1.
 
-With --show one problem is printed in full. With --compare the problems are too large for brute force: `auto` and `branch` are
-held against each other.
+With --shared the problems have several targets, or classes, that share features; a table of its own keeps their counts. With --show
+one problem is printed in full. With --compare the problems are too large for brute force: `auto` and `branch` are held against each
+other.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_cases import draw, draw_large, warm_up
+from fuzz_cases import Case, draw, draw_large, draw_shared, warm_up
 from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, compare, program
 from fuzz_oracle import Oracle
 
@@ -42,6 +43,12 @@ def check_seed(seed: int) -> Tallies:
     """What came of the problem of a seed, by its loss."""
     case = draw(seed)
     return {case.loss: check(case, HUNG)}
+
+
+def check_shared_seed(seed: int) -> Tallies:
+    """What came of the problem of a seed with several targets, by its loss and their number."""
+    case = draw_shared(seed)
+    return {f"{case.loss} x{case.n_targets}": check(case, HUNG)}
 
 
 def compare_seed(seed: int) -> Tallies:
@@ -149,10 +156,9 @@ def campaign(
     return rows, findings
 
 
-def show(seed: int) -> Iterator[str]:
+def show(case: Case) -> Iterator[str]:
     """A problem as programs, one for each call, and what is wrong with the answers."""
-    case = draw(seed)
-    yield f"# seed {seed}: {case}"
+    yield f"# seed {case.seed}: {case}"
     yield f"# best objective of a witness: {Oracle(case).best:.20g}"
     for call in case.calls:
         yield f"\n# {call}"
@@ -175,13 +181,14 @@ def main() -> int:
     parser.add_argument(
         "--compare", action="store_true", help="problems beyond brute force: methods against each other"
     )
+    parser.add_argument("--shared", action="store_true", help="problems of several targets that share features")
     arguments = parser.parse_args()
     if arguments.compare and arguments.table:
         parser.error("--table is for problems within brute force")
     if arguments.show is not None:
-        print("\n".join(show(arguments.show)))
+        print("\n".join(show((draw_shared if arguments.shared else draw)(arguments.show))))
         return 0
-    work = compare_seed if arguments.compare else check_seed
+    work = compare_seed if arguments.compare else check_shared_seed if arguments.shared else check_seed
     with mapping(arguments.jobs) as over:
         rows, findings = campaign(work, arguments.seeds, arguments.table, over)
     print("\n".join(summary(rows)))

@@ -20,6 +20,7 @@ REGRESSION = ("squared", "huber", "poisson")
 CLASSIFICATION = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
 LOSSES = (*REGRESSION, *CLASSIFICATION, "multinomial")
 METHODS = ("diht", "sdiht", "iht", "htp", "svrght", "relaxed")
+SHARED_METHODS = ("iht", "htp", "relaxed")  # those that take several targets
 STORAGE: dict[str, Callable[[np.ndarray], Any]] = {
     "C": np.ascontiguousarray,
     "F": np.asfortranarray,
@@ -86,7 +87,7 @@ class Case:
     loss: str
     parameter: float | None  # of the Huber loss and the smoothed hinge
     X: NDArray[Any]
-    y: NDArray[Any]
+    y: NDArray[Any]  # one column a target; classes of the multinomial loss by their numbers
     k: int
     lam: float
     weights: Vector | None
@@ -96,16 +97,31 @@ class Case:
     storage: str
     keep: tuple[int, ...] | None
     groups: tuple[int, ...] | None
-    sign: tuple[int, ...] | None
+    sign: tuple[Any, ...] | None  # one for each feature, or such a row for each target
     ingredients: tuple[str, ...]
     calls: tuple[Call, ...]
     scale: Vector | None = field(
         repr=False, default=None
     )  # deviations of the columns, or of their groups, with standardize
+    n_targets: int = 1  # of the multinomial loss, its classes
 
     @property
     def n_features(self) -> int:
         return self.X.shape[1]
+
+    @property
+    def signs(self) -> NDArray[np.int64] | None:
+        """The signs of all coefficients, one row a target."""
+        return None if self.sign is None else np.broadcast_to(self.sign, (self.n_targets, self.n_features))
+
+    @property
+    def codes(self) -> NDArray[Any] | None:
+        """The classes of samples that have one each, of three or more."""
+        if self.n_targets < 3 or self.loss in (*REGRESSION, "logistic"):
+            return None
+        if self.loss == "multinomial":
+            return self.y
+        return np.argmax(self.y, axis=1) if np.all((self.y > 0).sum(axis=1) == 1) else None
 
     @property
     def stored(self) -> Any:
@@ -130,6 +146,7 @@ class Case:
             if there
         )
         loss = self.loss if self.parameter is None else f"{self.loss}({self.parameter:.3g})"
+        loss += f" x{self.n_targets}" * (self.n_targets > 1)
         hostile = " [" + " ".join(self.ingredients) + "]" if self.ingredients else ""
         return f"{loss} {n} x {d}, k={self.k}{constraint}, lam={self.lam:.3g}{extras}, {self.storage} {self.X.dtype}{hostile}"
 
@@ -183,7 +200,51 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
         ingredients=ingredients,
         calls=_calls(rng, several, "tol" in ingredients),
         scale=scale,
+        n_targets=3 if several else 1,
     )
+
+
+def draw_shared(seed: int, loss: str | None = None, constraint: str | None = None) -> Case:
+    """A case of several targets that share features; the first of them is that of an ordinary case."""
+    rng = np.random.default_rng([seed, 16])
+    drawn = LOSSES[rng.choice(len(LOSSES), p=[0.1] * 7 + [0.3])]
+    loss = drawn if loss is None else loss
+    coupled = loss == "multinomial"
+    base = draw(int(rng.integers(2**40)), "logistic" if coupled else loss, constraint)
+    n = len(base.y)
+    n_targets = min(int(rng.integers(2, 6)), n) if coupled else int(rng.integers(2, 4))
+    d = min(base.n_features, max(24 // n_targets - 1, 1) if coupled else 8)
+    X, groups = base.X[:, :d], None if base.groups is None else base.groups[:d]
+    keep = None if base.keep is None else _kept(np.isin(np.arange(d), base.keep), groups)
+    sign = base.sign
+    if sign is not None:
+        rows = rng.choice([-1, 0, 1, 1], (n_targets, d))
+        sign = tuple(map(tuple, rows.tolist())) if coupled or rng.random() < 0.6 else sign[:d]
+    y = _shared_targets(rng, loss, base, n_targets)
+    weights = None if base.weights is None else _with_every_class(base.weights, loss, y)
+    standardize = base.standardize and not _is_ambiguous(X, weights)
+    offset = None
+    if base.offset is not None and loss in ("squared", "huber"):
+        offset = np.column_stack([base.offset, *(_offset(rng, loss, n, y[:, c]) for c in range(1, n_targets))])
+    case = replace(
+        base,
+        seed=seed,
+        loss=loss,
+        X=X,
+        y=y,
+        k=(base.k - 1) % _choices(d, keep, groups) + 1,
+        weights=weights,
+        offset=offset,
+        standardize=standardize,
+        keep=keep,
+        groups=groups,
+        sign=sign,
+        scale=deviations(X, weights, groups) if standardize else None,
+        n_targets=n_targets,
+    )
+    fits = loss in REGRESSION or case.codes is not None
+    calls = tuple(_shared_call(rng, fits, "tol" in base.ingredients) for _ in range(1 + (rng.random() < 0.2)))
+    return replace(case, calls=calls)
 
 
 def draw_large(seed: int) -> Case:
@@ -334,6 +395,36 @@ def _targets(rng: np.random.Generator, loss: str, signal: Vector, ingredients: t
     return labels
 
 
+def _shared_targets(rng: np.random.Generator, loss: str, base: Case, n_targets: int) -> NDArray[Any]:
+    """The target of a case, with others that columns of size one explain as well; or classes instead."""
+    n, X = len(base.y), base.X.astype(np.float64)
+    Z = X - X.mean(axis=0)
+    size = np.abs(Z).max(axis=0)
+    Z = Z / np.where(size > 0.0, size, 1.0)
+
+    def signal() -> Vector:
+        return np.asarray(Z @ np.where(rng.random(Z.shape[1]) < 0.6, rng.standard_normal(Z.shape[1]), 0.0))
+
+    of_classes = loss in CLASSIFICATION and n_targets == 3 and n >= 3 and rng.random() < 0.6
+    if of_classes or loss == "multinomial":
+        noise = 0.0 if "separable" in base.ingredients else rng.choice([0.0, 0.1, 0.5, 2.0])
+        scores = np.column_stack([signal() for _ in range(n_targets)])
+        codes = np.argmax(scores + noise * rng.standard_normal(scores.shape), axis=1)
+        codes[:n_targets] = rng.permutation(n_targets)
+        return codes if loss == "multinomial" else np.where(codes[:, None] == np.arange(n_targets), 1.0, -1.0)
+    more = [_targets(rng, loss, signal(), base.ingredients) for _ in range(1, n_targets)]
+    return np.column_stack([base.y, *more])
+
+
+def _with_every_class(weights: Vector, loss: str, y: NDArray[Any]) -> Vector:
+    """Weights of which every class of every target has some."""
+    weights = weights.copy()
+    for column in np.atleast_2d(y.T) if loss not in REGRESSION else []:
+        for first in np.unique(column, return_index=True)[1]:
+            weights[first] = weights[first] or 1.0
+    return weights
+
+
 def _weights(rng: np.random.Generator, loss: str, y: NDArray[Any], hostile: bool) -> Vector:
     """Positive, or with zeros and of very different sizes; one sample of each class stays positive."""
     n = len(y)
@@ -384,6 +475,23 @@ def _call(rng: np.random.Generator, several: bool, hostile: bool) -> Call:
             given=str(rng.choice(["model", "support", "dual", "huge"])),
         )
     return Call(kind, tol=tol)
+
+
+def _shared_call(rng: np.random.Generator, fits: bool, hostile: bool) -> Call:
+    """A question that several targets allow; an estimator takes them only where they are numbers, or classes."""
+    tol = float(rng.choice([1e-2, 1e-6, 1e-9])) if hostile else 1e-4
+    kind = str(rng.choice(["solve", "branch", "fit", "method", "certify", "path"], p=[0.25, 0.2, 0.25, 0.1, 0.1, 0.1]))
+    if kind == "method":
+        name, where = str(rng.choice(SHARED_METHODS)), str(rng.choice(["solve", "fit"])) if fits else "solve"
+        return Call(where, name, tol, [None, 1, 30, 30, 30][rng.integers(5)])
+    if kind == "certify":
+        given = str(rng.choice(["model", "support", "dual", "huge"]))
+        return Call("certify", tol=tol, exact=bool(rng.random() < 0.3), given=given)
+    if kind == "fit" and fits:
+        return Call("fit", str(rng.choice(["auto", "auto", "Auto()", "branch"])), tol, exact=bool(rng.random() < 0.3))
+    if kind == "path" and fits:
+        return Call("path", tol=tol)
+    return Call("solve", "branch" if kind == "branch" else "auto", tol)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, sparse_path
-from diht.losses import LOSSES, Loss
+from diht.losses import ALL_LOSSES, Loss
 from diht.solvers import SDIHT, SVRGHT, Auto
 from diht.structure import constrained
 from fuzz_cases import REGRESSION, Call, Case
@@ -107,7 +107,7 @@ class Answer:
 
 
 def _loss(case: Case) -> Loss:
-    known = LOSSES[case.loss]
+    known = ALL_LOSSES[case.loss]
     return known() if case.parameter is None else known(case.parameter)
 
 
@@ -144,11 +144,10 @@ def _of_result(k: int, result: Any, problem: Any) -> Answer:
 
 
 def _fit(case: Case, call: Call) -> list[Answer]:
-    several = case.loss == "multinomial"
     estimator = (SparseRegressor if case.loss in REGRESSION else SparseClassifier)(
         k=case.k,
         lam=case.lam,
-        loss="multinomial" if several else _loss(case),
+        loss=_loss(case),
         solver=_solver(call.solver),
         exact=call.exact,
         fit_intercept=case.fit_intercept,
@@ -162,11 +161,12 @@ def _fit(case: Case, call: Call) -> list[Answer]:
     )
     offset = {} if case.offset is None else {"offset": case.offset}
     X = case.stored
-    estimator.fit(X, case.y, case.weights, **offset)
+    y = case.y if case.codes is None else case.codes
+    estimator.fit(X, y, case.weights, **offset)
     predicted = np.asarray(estimator.predict(X, **offset))
-    assert predicted.shape == (len(case.y),)
+    assert predicted.shape == y.shape
     assert np.all(np.isfinite(predicted)), "predictions that are no numbers"
-    problem = None if several or case.standardize else _problem(case, case.k)
+    problem = None if case.standardize else _problem(case, case.k)
     result = estimator.result_
     return [
         Answer(
@@ -187,13 +187,12 @@ def _ks(case: Case) -> list[int]:
 
 
 def _path(case: Case, call: Call) -> list[Answer]:
-    several = case.loss == "multinomial"
     path = sparse_path(
         case.stored,
-        case.y,
+        case.y if case.codes is None else case.codes,
         ks=_ks(case),
         lams=case.lam,
-        loss="multinomial" if several else _loss(case),
+        loss=_loss(case),
         sample_weight=case.weights,
         fit_intercept=case.fit_intercept,
         standardize=case.standardize,
@@ -216,19 +215,21 @@ def _given(case: Case, call: Call) -> dict[str, Any]:
     support = supports[rng.integers(len(supports))]
     if call.given == "support":
         return {"support": support}
-    w = np.where(support, rng.standard_normal(case.n_features), 0.0)
+    shape = () if case.n_targets == 1 else (case.n_targets,)
+    w = np.where(support, rng.standard_normal((*shape, case.n_features)), 0.0)
     if case.sign is not None:
         w = np.where(np.asarray(case.sign) == 0, w, np.asarray(case.sign) * np.abs(w))
     if call.given == "huge":
         w *= 10.0 ** rng.choice([20.0, 100.0, 160.0, 300.0])
-    model = {"w": w, "intercept": float(rng.standard_normal()) if case.fit_intercept else None}
-    return model | ({"alpha": rng.standard_normal(len(case.y))} if call.given == "dual" else {})
+    b = rng.standard_normal(shape) if case.fit_intercept else None
+    model = {"w": w, "intercept": float(b) if b is not None and not shape else b}
+    return model | ({"alpha": rng.standard_normal((*shape, len(case.y)))} if call.given == "dual" else {})
 
 
-def _overflows(case: Case, w: Any, b: float) -> bool:
+def _overflows(case: Case, w: Any, b: Any) -> bool:
     """Whether a model's objective is beyond float64, or a count that it predicts."""
     with np.errstate(over="ignore", invalid="ignore"):
-        u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale) + b
+        u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale).T + b
     seen = slice(None) if case.weights is None else case.weights > 0.0
     u = (u + (0.0 if case.offset is None else case.offset))[seen]
     counts = case.loss == "poisson" and bool(np.max(u) > 280.0)
@@ -241,7 +242,8 @@ def _huge(case: Case) -> Decimal:
 
 def _certify(case: Case, call: Call) -> list[Answer]:
     problem, given = _problem(case, case.k), _given(case, call)
-    w, b = given.get("w"), given.get("intercept") or 0.0
+    w, b = given.get("w"), given.get("intercept")
+    b = np.zeros(case.n_targets) if b is None else b
     try:
         certificate = certify(problem, **given, tol=call.tol, exact=call.exact)
     except ValueError as refusal:
@@ -504,11 +506,13 @@ def program(case: Case, call: Call) -> Iterator[str]:
         yield f"{name} = {data}"
     convert = {"C": "np.ascontiguousarray", "F": "np.asfortranarray", "CSR": "sp.csr_array", "CSC": "sp.csc_array"}
     yield f"X = {convert[case.storage]}(X)"
-    loss = "'multinomial'" if case.loss == "multinomial" else repr(_loss(case))
+    loss = repr(_loss(case))
     structure = f"keep={case.keep}, groups={case.groups}, sign={case.sign}"
     common = f"fit_intercept={case.fit_intercept}, standardize={case.standardize}, tol={call.tol!r}, {structure}"
     solver = call.solver if call.solver.endswith("()") else repr(call.solver)
     limit = f", max_iter={call.max_iter}" if call.max_iter else ""
+    if call.kind in ("fit", "path") and case.codes is not None:
+        yield f"y = np.array({case.codes.tolist()})"
     if call.kind == "fit":
         name = "SparseRegressor" if case.loss in REGRESSION else "SparseClassifier"
         offset = ", offset=offset" if case.loss in REGRESSION else ""

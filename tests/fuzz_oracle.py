@@ -7,7 +7,7 @@ a witness: its objective, known to 200 digits, is an upper bound on the optimum,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DivisionByZero, InvalidOperation, localcontext
 from functools import cached_property
 from itertools import combinations, product
@@ -25,6 +25,7 @@ Mask = NDArray[np.bool_]
 DIGITS = Context(prec=200, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation, DivisionByZero])
 _STEPS, _HALVINGS = 60, 40
 _DAMPING = 1e-13  # of the diagonal of a Hessian: what makes it invertible where columns depend on each other
+_SIZES = 2.0 ** np.arange(7.0, -12.0, -1.0)  # of steps of one support
 _SMOOTHINGS = (1.0, 0.1, 1e-2, 1e-3, 1e-4, 1e-5)  # gamma of the smoothed hinges that lead to the hinge
 _NIL, _NIL_OF_LOGS, _TINY = Decimal("1e-30"), Decimal("1e-26"), Decimal("1e-290")
 _BRANCH = Decimal("1e-25")  # argument below which log(1 + x) is x - x^2/2
@@ -126,7 +127,7 @@ class Oracle:
     # Objectives
 
     @cached_property
-    def _exact(self) -> tuple[list[Decimal], list[list[Decimal]], list[Any], list[Decimal], list[Decimal]]:
+    def _exact(self) -> tuple[list[Decimal], list[list[Decimal]], list[Any], list[list[Decimal]], list[Decimal]]:
         """Weights that sum to one, rows of X, targets, offsets and scales."""
         case = self.case
         n, d = case.X.shape
@@ -134,8 +135,8 @@ class Oracle:
             raw = [Decimal(1)] * n if case.weights is None else [Decimal(x) for x in case.weights.tolist()]
             total = sum(raw)
             rows = [[Decimal(x) for x in row] for row in case.X.astype(np.float64).tolist()]
-            y = case.y.tolist() if case.loss == "multinomial" else [Decimal(x) for x in case.y.tolist()]
-            offset = [Decimal(0)] * n if case.offset is None else [Decimal(x) for x in case.offset.tolist()]
+            y = case.y.tolist() if case.loss == "multinomial" else _decimal_rows(case.y)
+            offset = _decimal_rows(np.zeros((n, case.n_targets)) if case.offset is None else case.offset)
             scale = [Decimal(1)] * d if case.scale is None else [Decimal(x) for x in case.scale.tolist()]
             return [w / total for w in raw], rows, y, offset, scale
 
@@ -153,14 +154,16 @@ class Oracle:
             for si, xi, yi, oi in zip(s, rows, y, offset, strict=True):
                 if si:
                     x = {j: xi[j] - reference[j] for j in used}
-                    u = [bc + oi + sum(x[j] * row[j] for j in used) for bc, row in zip(b, per_unit, strict=True)]
+                    u = [
+                        bc + oc + sum(x[j] * row[j] for j in used) for bc, oc, row in zip(b, oi, per_unit, strict=True)
+                    ]
                     total += si * self._exact_loss(u, yi)
             return +total
 
     def _exact_loss(self, u: list[Decimal], y: Any) -> Decimal:
         if self.case.loss == "multinomial":
             return exact_multinomial(u, y)
-        return exact_loss(self.case.loss, self.case.parameter, u[0], y)
+        return sum(exact_loss(self.case.loss, self.case.parameter, uc, yc) for uc, yc in zip(u, y, strict=True))
 
     def handed_out(self, coef: Any, intercept: Any, of_scaled: bool) -> Decimal:
         """The objective of coefficients, one row for each class, of the columns as they are, or divided by the scale."""
@@ -177,8 +180,8 @@ class Oracle:
 
         Predictions of counts are logarithms, which are rounded relative to themselves.
         """
-        n_classes = 3 if self.case.loss == "multinomial" else 1
-        nothing = Model(np.zeros((n_classes, self.case.n_features)), np.zeros(n_classes), self._zero)
+        n_targets = self.case.n_targets
+        nothing = Model(np.zeros((n_targets, self.case.n_features)), np.zeros(n_targets), self._zero)
         return max(self.exact(nothing) * (_NIL_OF_LOGS if self.case.loss == "poisson" else _NIL), _TINY)
 
     # Supports
@@ -196,20 +199,11 @@ class Oracle:
 
     @cached_property
     def supports(self) -> Mask:
-        """Largest supports that the constraint allows, one row each; with signs all of their subsets."""
+        """Largest supports that the constraint allows, one row each; with signs of one target all of their subsets."""
         free = [i for i in range(len(self.units)) if i not in self.kept]
         chosen = [self.kept | set(some) for some in combinations(free, self.k)]
-        sets = {tuple(sorted(j for i in units for j in self.units[i])) for units in chosen}
-        if self.case.sign is not None:
-            sets = {
-                tuple(j for j, there in zip(s, keep, strict=True) if there)
-                for s in sets
-                for keep in product((False, True), repeat=len(s))
-            }
-        mask = np.zeros((len(sets), self.case.n_features), dtype=bool)
-        for row, features in zip(mask, sorted(sets), strict=True):
-            row[list(features)] = True
-        return mask
+        supports = _masks(([j for i in units for j in self.units[i]] for units in chosen), self.case.n_features)
+        return supports if self.case.sign is None or self.case.n_targets > 1 else subsets(supports)
 
     def allows(self, w: Matrix) -> bool:
         """Whether the constraint allows coefficients."""
@@ -227,7 +221,7 @@ class Oracle:
     @cached_property
     def models(self) -> list[Model]:
         """The best model on each support, in the order of `supports`."""
-        return _Fits(self.case).all(self.supports)
+        return _fits(self.case).all(self.supports)
 
     @cached_property
     def objectives(self) -> Vector:
@@ -252,7 +246,7 @@ class Oracle:
     def _exactly(self, i: int) -> Decimal:
         if i not in self._known:
             with np.errstate(all="ignore"):
-                model = _Fits(self.case).polished(self.models[i])
+                model = _fits(self.case).polished(self.models[i])
             self._known[i] = self.exact(model)
         return self._known[i]
 
@@ -263,7 +257,15 @@ class Oracle:
     def without(self, j: int) -> Decimal:
         """The least objective of a witness that does not use a feature, or any of its group."""
         unit = self.unit_of(j)
-        return self.least(i for i, model in enumerate(self.models) if not np.atleast_2d(model.w)[:, unit].any())
+        among = [i for i, model in enumerate(self.models) if not model.w[:, unit].any()]
+        if among or self.units.index(tuple(unit)) in self.kept:
+            return self.least(among)
+        fits, others = (
+            _fits(self.case),
+            ~np.isin(np.arange(self.case.n_features), unit),
+        )  # there is a place for every unit
+        with np.errstate(all="ignore"):
+            return self.exact(fits.polished(fits.all(others[None])[0]))
 
     def within(self, j: int) -> Decimal:
         """The least objective of a witness with a place for a feature."""
@@ -280,8 +282,82 @@ class Oracle:
         return counted <= self.k
 
 
+def subsets(supports: Mask) -> Mask:
+    """All subsets of supports."""
+    sets = [np.flatnonzero(row).tolist() for row in supports]
+    smaller = (
+        [j for j, there in zip(s, kept, strict=True) if there] for s in sets for kept in product((0, 1), repeat=len(s))
+    )
+    return _masks(smaller, supports.shape[1])
+
+
+def _masks(sets: Iterable[list[int]], n_features: int) -> Mask:
+    """One row for each set of features, each set once."""
+    each = sorted({tuple(sorted(features)) for features in sets})
+    mask = np.zeros((len(each), n_features), dtype=bool)
+    for row, features in zip(mask, each, strict=True):
+        row[list(features)] = True
+    return mask
+
+
+def _decimal_rows(values: NDArray[Any]) -> list[list[Decimal]]:
+    """The rows of a matrix, or the numbers of a vector as rows of one."""
+    return [[Decimal(x) for x in row] for row in values.reshape(len(values), -1).tolist()]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Fits of all supports at once
+
+
+def _fits(case: Case) -> _Fits | _FitsByTarget:
+    return _Fits(case) if case.n_targets == 1 or case.loss == "multinomial" else _FitsByTarget(case)
+
+
+class _FitsByTarget:
+    """Several targets: on a given support each has a best model of its own."""
+
+    def __init__(self, case: Case) -> None:
+        signs = case.signs
+        self.alone = [
+            _Fits(
+                replace(
+                    case,
+                    y=case.y[:, c],
+                    offset=None if case.offset is None else case.offset[:, c],
+                    sign=None if signs is None else tuple(signs[c].tolist()),
+                    n_targets=1,
+                )
+            )
+            for c in range(case.n_targets)
+        ]
+
+    def all(self, supports: Mask) -> list[Model]:
+        """The best model on each support."""
+        return [
+            _side_by_side(models) for models in zip(*(self._best(fits, supports) for fits in self.alone), strict=True)
+        ]
+
+    def _best(self, fits: _Fits, supports: Mask) -> list[Model]:
+        """Those of one target; with signs the best on any part of a support."""
+        if fits.case.sign is None:
+            return fits.all(supports)
+        parts = subsets(supports)
+        models = fits.all(parts)
+        value = np.array([model.objective for model in models])
+        value = np.where(np.isnan(value), np.inf, value)
+        inside = ~np.any(parts[None] & ~supports[:, None], axis=2)
+        return [models[i] for i in np.argmin(np.where(inside, value, np.inf), axis=1)]
+
+    def polished(self, model: Model) -> Model:
+        """The better of a model and of those that solve their equations, target by target."""
+        rows = zip(self.alone, model.w, model.b, strict=True)
+        return _side_by_side([fits.polished(fits.valued(w[None], b[None])) for fits, w, b in rows])
+
+
+def _side_by_side(models: Iterable[Model]) -> Model:
+    models = list(models)
+    w, b = np.vstack([model.w for model in models]), np.concatenate([model.b for model in models])
+    return Model(w, b, models[0].reference, sum(model.objective for model in models))
 
 
 class _Fits:
@@ -304,7 +380,10 @@ class _Fits:
         self.Z = np.hstack([A / self.size, np.full((n, 1), float(case.fit_intercept))])
         self.y = case.y if self.several else case.y.astype(np.float64)
         self.offset = np.zeros(n) if case.offset is None else case.offset
-        self.classes = 3 if self.several else 1
+        self.classes = case.n_targets
+        signs = np.zeros((self.classes, d)) if case.signs is None else case.signs
+        self.signs = np.vstack([signs.T, np.zeros(self.classes)]).ravel()
+        self.signed = self.several and case.sign is not None
 
     def all(self, supports: Mask) -> list[Model]:
         """The best model on each support."""
@@ -326,9 +405,7 @@ class _Fits:
 
     def _allowed(self, theta: Matrix) -> Matrix:
         """Coefficients of a forbidden sign set to zero: the best of a support is among those of its parts that need none."""
-        if self.case.sign is None:
-            return theta
-        return np.where(np.append(np.asarray(self.case.sign), 0) * theta < 0.0, 0.0, theta)
+        return np.where(self.signs * theta < 0.0, 0.0, theta)
 
     def _level(self) -> float:
         """An intercept to start from."""
@@ -344,6 +421,11 @@ class _Fits:
         w = np.where(np.isfinite(w), w, 0.0)
         return Model(w, rows[-1] * float(self.case.fit_intercept), self.reference, value)
 
+    def valued(self, w: Matrix, b: Vector) -> Model:
+        """A model with its objective."""
+        theta = np.append(w.T * self.size[:, None], b)[None]
+        return Model(w, b, self.reference, float(self.value(theta, self.case.loss, self.case.parameter)[0]))
+
     # Newton's method
 
     def scores(self, theta: Matrix) -> Matrix:
@@ -357,20 +439,37 @@ class _Fits:
         u = self.scores(theta)
         ridge = 0.5 * np.square(theta) @ np.repeat(self.ridge, self.classes)
         if self.several:
-            top = u.max(axis=2)
-            total = top + np.log(np.exp(u - top[:, :, None]).sum(axis=2))
-            return (total - np.take_along_axis(u, self.y[None, :, None], 2)[:, :, 0]) @ self.s + ridge
+            return self._of_classes(u)[0] @ self.s + ridge
         return losses(name, parameter, u, self.y)[0] @ self.s + ridge
 
+    def _of_classes(self, u: Any) -> tuple[Matrix, Any, Any]:
+        """Multinomial losses, probabilities and slopes, to all digits where a sample's own class is nearly sure."""
+        own = np.eye(self.classes)[self.y]
+        v = u - np.take_along_axis(u, np.broadcast_to(self.y[None, :, None], (len(u), len(self.y), 1)), 2)
+        top = np.maximum(v.max(axis=2), 0.0)
+        e = np.exp(v - top[:, :, None])
+        rest = (e * (1.0 - own)).sum(axis=2)
+        P = e / (np.exp(-top) + rest)[:, :, None]
+        others = P * (1.0 - own)
+        value = np.where(top > 0.0, top + np.log(np.exp(-top) + rest), np.log1p(rest))
+        return value, P, others - own * others.sum(axis=2)[:, :, None]
+
     def _newton(self, theta: Matrix, mask: Matrix, name: str, parameter: float | None) -> Matrix:
-        """Damped Newton steps for the supports that still gain by them; steps of a quadratic upper bound where they do not help."""
+        """Damped Newton steps for the supports that still gain by them; steps of a quadratic upper bound where they do not help.
+
+        Several classes with signs are projected on them; where that does not help, steps end at the first sign.
+        """
         theta, value = theta.copy(), self.value(theta, name, parameter)
         open_ = np.arange(len(theta))
         for _ in range(_STEPS):
             gained = np.zeros(len(open_), dtype=bool)
             for upper in (False, True):
                 left = open_[~gained]
-                if not len(left) or (upper and name in ("squared", "poisson", "multinomial")):
+                if (
+                    not len(left)
+                    or (upper and name in ("squared", "poisson"))
+                    or (upper and self.several and not self.signed)
+                ):
                     break
                 new, new_value = self._step(theta[left], mask[left], value[left], name, parameter, upper)
                 better = new_value < value[left] - 1e-16 * np.abs(value[left])
@@ -385,10 +484,17 @@ class _Fits:
         self, theta: Matrix, mask: Matrix, value: Vector, name: str, parameter: float | None, upper: bool
     ) -> tuple[Matrix, Vector]:
         gradient, hessian = self._derivatives(theta, name, parameter, upper)
+        if self.signed:
+            mask = np.where((self.signs != 0.0) & (theta == 0.0) & (self.signs * gradient > 0.0), 0.0, mask)
         step = -_solved(hessian, gradient, mask)
         length = np.ones(len(theta))
+        if self.signed and upper:
+            step = np.where((theta == 0.0) & (self.signs * step < 0.0), 0.0, step)
+            crossed = self.signs * (theta + step) < 0.0
+            length = np.where(crossed, theta / np.where(crossed, -step, 1.0), 1.0).min(axis=1)
         for _ in range(_HALVINGS):
             new = theta + length[:, None] * step
+            new = self._allowed(new) if self.signed else new
             new_value = self.value(new, name, parameter)
             worse = ~(new_value < value)
             if not worse.any():
@@ -401,10 +507,8 @@ class _Fits:
         ridge = np.repeat(self.ridge, self.classes)
         D = len(self.ridge)
         if self.several:
-            e = np.exp(u - u.max(axis=2)[:, :, None])
-            P = e / e.sum(axis=2)[:, :, None]
-            slope = s[:, None] * (P - np.eye(self.classes)[self.y])
-            gradient = np.einsum("nd,snc->sdc", Z, slope).reshape(len(theta), -1) + ridge * theta
+            _, P, slope = self._of_classes(u)
+            gradient = np.einsum("nd,snc->sdc", Z, s[:, None] * slope).reshape(len(theta), -1) + ridge * theta
             curvature = s[:, None, None] * (
                 P[:, :, :, None] * np.eye(self.classes) - P[:, :, :, None] * P[:, :, None, :]
             )
@@ -421,23 +525,36 @@ class _Fits:
 
     def polished(self, model: Model) -> Model:
         """The better of a model and of those on its features that solve their equations by orthogonal transformations."""
-        if self.several or self.case.loss in ("logistic", "poisson"):
-            return model
-        columns = np.flatnonzero(np.append(model.w[0] != 0.0, self.case.fit_intercept))
-        rivals = self._at_kinks if self.case.loss == "hinge" else self._refined
+        columns = np.flatnonzero(np.append(model.w.T != 0.0, [self.case.fit_intercept] * self.classes))
+        rivals = {"hinge": self._at_kinks, "multinomial": self._of_rows}.get(self.case.loss, self._refined)
         best = model
-        for _ in range(3 * bool(len(columns))):
-            before = best
-            for values in rivals(np.append(best.w[0] * self.size, best.b), columns):
-                theta = np.zeros((1, len(self.ridge)))
-                theta[0, columns] = values
-                theta = self._allowed(theta)
-                value = float(self.value(theta, self.case.loss, self.case.parameter)[0])
-                if value < best.objective:
-                    best = self._model(theta[0], value)
-            if best is before:
+        for _ in range(_STEPS * bool(len(columns))):
+            before, theta = best, np.append(best.w.T * self.size[:, None], best.b)
+            for values in rivals(theta, columns):
+                step = np.zeros_like(theta)
+                step[columns] = values - theta[columns]
+                best = self._farthest(best, theta, step)
+            if not best.objective < before.objective * (1.0 - 1e-15):
                 break
         return best
+
+    def _farthest(self, best: Model, theta: Vector, step: Vector) -> Model:
+        """The best model along a step, or the one before: steps of separable classes divide the loss by e, and may be longer."""
+        tried = self._allowed(theta + _SIZES[:, None] * step)
+        values = self.value(tried, self.case.loss, self.case.parameter)
+        i = int(np.argmin(np.where(np.isnan(values), np.inf, values)))
+        return self._model(tried[i], float(values[i])) if values[i] < best.objective else best
+
+    def _of_rows(self, theta: Vector, columns: NDArray[np.int64]) -> Iterator[Vector]:
+        """One Newton step: a sample's Hessian diag(p) - p p' is B'B with rows sqrt(p_c) (e_c - p) of B."""
+        _, P, slope = (a[0] for a in self._of_classes(self.scores(theta[None])))
+        root = np.sqrt(self.s[:, None] * P)
+        B = root[:, :, None] * (np.eye(self.classes) - P[:, None, :])
+        target = -np.divide(self.s[:, None] * slope, root, out=np.zeros_like(slope), where=root > 0.0)
+        A = np.einsum("nec,nd->nedc", B, self.Z).reshape(B.shape[0] * self.classes, -1)
+        penalty = np.sqrt(np.repeat(self.ridge, self.classes))
+        A, target = np.vstack([A, np.diag(penalty)]), np.append(target, -penalty * theta)
+        yield theta[columns] + _least_squares(A[:, columns], target)
 
     def _refined(self, theta: Vector, columns: NDArray[np.int64]) -> Iterator[Vector]:
         """One Newton step as a problem of least squares; where the loss is straight, its slope moves to the ridge's side."""

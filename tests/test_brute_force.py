@@ -1,6 +1,7 @@
 """A sample of the fuzzer in `brute_force.py`, and what its own judgement rests on."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from itertools import product
@@ -10,14 +11,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from scipy.optimize import minimize
 
 from brute_force import campaign, missing, read_table, seeds_given, summary, write_table
-from fuzz_cases import LOSSES, Call, draw, draw_large
+from fuzz_cases import CLASSIFICATION, LOSSES, Call, Case, draw, draw_large, draw_shared
 from fuzz_judge import CALLS, COUNTS, FATAL, Answer, Finding, Tally, check, compare, judge, program
-from fuzz_oracle import DIGITS, Model, Oracle, exact_loss, losses
+from fuzz_oracle import DIGITS, Model, Oracle, _Fits, exact_loss, losses
 
 CONSTRAINTS = ["plain", "keep", "groups", "sign"]
 PRESCRIBED = [(loss, constraint) for loss, constraint in product(LOSSES[:-1], CONSTRAINTS)] + [("multinomial", "plain")]
+SHARED = [(loss, CONSTRAINTS[i % 4]) for i, loss in enumerate(LOSSES[:-1])] + [("multinomial", c) for c in CONSTRAINTS]
 
 
 def false(findings: list[Finding]) -> list[str]:
@@ -39,6 +42,18 @@ def test_nothing_said_is_false(loss: str, constraint: str) -> None:
 @pytest.mark.parametrize("first", range(0, 40, 10))
 def test_nothing_said_of_hostile_problems_is_false(first: int) -> None:
     findings = [finding for seed in range(first, first + 10) for finding in check(draw(seed)).findings]
+    assert false(findings) == []
+
+
+@pytest.mark.parametrize(("loss", "constraint"), SHARED, ids=lambda name: name)
+def test_nothing_said_of_several_targets_is_false(loss: str, constraint: str) -> None:
+    tally = check(draw_shared(5, loss, constraint))
+    assert tally.counts["bounds"] >= 1
+    assert false(tally.findings) == []
+
+
+def test_nothing_said_of_hostile_problems_of_several_targets_is_false() -> None:
+    findings = [finding for seed in range(10) for finding in check(draw_shared(seed)).findings]
     assert false(findings) == []
 
 
@@ -73,10 +88,25 @@ def test_cases_are_of_every_kind() -> None:
     assert all(0 < len(Oracle(case).supports) <= 300 for case in cases)
 
 
+def test_cases_of_several_targets_are_of_every_kind() -> None:
+    cases = [draw_shared(seed) for seed in range(400)]
+    assert {(case.loss, case.n_targets) for case in cases} == set(product(LOSSES, (2, 3))) | {
+        ("multinomial", 4),
+        ("multinomial", 5),
+    }
+    assert {call.kind for case in cases for call in case.calls} == {"solve", "fit", "path", "certify"}
+    assert {np.ndim(case.sign) for case in cases if case.sign is not None} == {1, 2}
+    assert {case.loss for case in cases if case.offset is not None} == {"squared", "huber"}
+    assert {case.loss for case in cases if case.codes is not None} == {"multinomial", *CLASSIFICATION} - {"logistic"}
+    assert {len(case.y) for case in cases} >= {1, 2, 3}
+    assert all(case.y.shape == (len(case.X), case.n_targets) for case in cases if case.loss != "multinomial")
+    assert all(case.sign is None or np.all(case.signs == case.sign) for case in cases)
+
+
 def test_a_program_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     asked = {"solve": "result.objective", "fit": "model.objective_", "path": "path[-1].objective", "certify": "0.0"}
-    for kind, objective in asked.items():
-        case = next(case for case in map(draw, range(200)) if case.calls[0].kind == kind and case.loss == "squared")
+    for (kind, objective), drawn in product(asked.items(), (draw, draw_shared)):
+        case = next(case for case in map(drawn, range(300)) if case.calls[0].kind == kind and case.loss == "squared")
         call = replace(case.calls[0], given="model")
         names: dict[str, float] = {}
         exec("\n".join([*program(case, call), f"objective = {objective}"]), names)
@@ -115,10 +145,14 @@ def test_exact_losses_far_from_zero() -> None:
         assert abs(mpf(str(value)) / expected - 1) < mpf("1e-45")
 
 
-@pytest.mark.parametrize(("loss", "constraint"), PRESCRIBED, ids=lambda name: name)
-def test_witnesses_are_models(loss: str, constraint: str) -> None:
+@pytest.mark.parametrize(
+    ("drawn", "loss", "constraint"),
+    [(draw, *prescribed) for prescribed in PRESCRIBED] + [(draw_shared, *prescribed) for prescribed in SHARED],
+    ids=lambda name: name if isinstance(name, str) else name.__name__,
+)
+def test_witnesses_are_models(drawn: Callable[..., Case], loss: str, constraint: str) -> None:
     """They obey the constraint, they lack or have room for what they should, and float64 knows their objectives."""
-    case = replace(draw(11, loss, constraint), lam=0.1)
+    case = replace(drawn(11, loss, constraint), lam=0.1)
     oracle = Oracle(case)
     assert all(oracle.allows(model.w) for model in oracle.models)
     assert float(oracle.best) == pytest.approx(oracle.objectives.min(), rel=1e-4, abs=1e-12)
@@ -143,6 +177,48 @@ def test_the_squared_loss_has_a_closed_form() -> None:
         A = X[:, support]
         w = np.linalg.solve(A.T @ A / n + 0.15 * np.eye(A.shape[1]), A.T @ y / n)
         np.testing.assert_allclose(model.w[0, support], w, rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "hinge"])
+def test_several_targets_add_up(loss: str) -> None:
+    case = replace(draw_shared(3, loss, "sign"), lam=0.1)
+    oracle, total = Oracle(case), 0.0
+    model = oracle.models[-1]
+    for c, (w, b) in enumerate(zip(model.w, model.b, strict=True)):
+        offset, sign = None if case.offset is None else case.offset[:, c], tuple(case.signs[c].tolist())
+        alone = Oracle(replace(case, y=case.y[:, c], offset=offset, sign=sign, n_targets=1))
+        total += float(alone.exact(Model(w[None], b[None], model.reference)))
+        inside = [
+            m.objective for m, s in zip(alone.models, alone.supports, strict=True) if not s[~oracle.supports[-1]].any()
+        ]
+        assert float(alone.exact(Model(w[None], b[None], model.reference))) <= min(inside) * (1 + 1e-9)
+    assert float(oracle.exact(model)) == pytest.approx(total, rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_classes_with_signs_are_fitted(seed: int) -> None:
+    case = replace(draw_shared(seed, "multinomial", "sign"), lam=0.03)
+    fits, C, d = _Fits(case), case.n_targets, case.n_features
+    signs = np.vstack([case.signs.T, np.full(C, 0.0 if case.fit_intercept else 2.0)]).ravel()
+    ends = [(0.0 if z > 0 else None, 0.0 if z in (-1, 2) else None) for z in signs]
+
+    def objective(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        gradient, _ = fits._derivatives(theta[None], "multinomial", None, False)
+        return float(fits.value(theta[None], "multinomial", None)[0]), gradient[0]
+
+    options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 5000, "maxfun": 10000}
+    start = np.zeros((d + 1) * C)
+    other = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=ends, options=options)
+    [model] = fits.all(np.ones((1, d), dtype=bool))
+    assert model.objective <= other.fun * (1 + 1e-7)
+
+
+def test_a_unit_that_has_a_place_can_be_left_out() -> None:
+    case = replace(draw(4, "squared", "plain"), k=draw(4, "squared", "plain").n_features)
+    oracle = Oracle(case)
+    fewer = Oracle(case, case.k - 1)
+    for j in range(case.k):
+        assert oracle.without(j) == pytest.approx(fewer.without(j), rel=Decimal("1e-20"))
 
 
 def test_scaled_coefficients_have_the_same_objective() -> None:

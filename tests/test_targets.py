@@ -312,5 +312,8 @@ def test_what_is_refused() -> None:
         certify(Problem(X, Y, k=1), np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"^intercept must have length 3"):
         certify(Problem(X, Y, k=1, fit_intercept=True), np.zeros((3, 3)), [0.0, 1.0])
+    for n_targets, rows in ((1, 3), (3, 2)):
+        with pytest.raises(ValueError, match=rf"^sign must have one row, or {n_targets} for .*, got {rows} rows"):
+            Problem(X, Y[:, 0] if n_targets == 1 else Y, k=constrained(1, 3, sign=np.ones((rows, 3))))
     with pytest.raises(ValueError, match=r"^alpha must have shape \(3, 20\)"):
         certify(Problem(X, Y, k=1), np.zeros((3, 3)), alpha=np.zeros(20))

@@ -360,6 +360,11 @@ def _targets(y: ArrayLike, n: int, loss: Loss | None) -> tuple[Vector, int]:
         codes = finite_vector("y", values, n)
         if np.any(codes != np.floor(codes)) or codes.min() < 0 or codes.max() < 1:
             raise ValueError(f"y must hold the numbers of two classes or more, from 0, for the {loss.name} loss")
+        missing = np.setdiff1d(np.arange(min(codes.max() + 1.0, n + 1.0)), codes)  # of n + 1 numbers one at least
+        if missing.size:
+            raise ValueError(
+                f"y must hold every number from 0 to {codes.max():.0f} for the {loss.name} loss, got no {missing[0]:.0f}"
+            )
         values = np.eye(int(codes.max()) + 1)[codes.astype(np.int64)]
     if values.ndim != 2 or values.shape[1] < 2:
         return finite_vector("y", values, n), 1

@@ -228,8 +228,11 @@ def constrained(
 
 def over_targets(constraint: Constraint, n_targets: int, n_features: int, coupled: bool = False) -> Constraint:
     """The constraint on the coefficients of several targets, one target after the other: a feature's enter and leave together."""
-    if n_targets == 1 or (isinstance(constraint, Structured) and len(constraint.unit) == n_targets * n_features):
+    size = len(constraint.unit) if isinstance(constraint, Structured) else n_features
+    if size == n_targets * n_features:
         return constraint
+    if constraint.sign is not None and size > n_features and size % n_features == 0:
+        raise ValueError(f"sign must have one row, or {n_targets} for as many targets, got {size // n_features} rows")
     constraint.check(n_features)
     if not isinstance(constraint, Structured):
         return Structured(constraint, np.tile(np.arange(n_features), n_targets))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from diht.design.definite import Definite
 from diht.design.step import Vector
@@ -17,13 +18,15 @@ from diht.losses import Loss
 
 __all__ = ["MOST_COEFFICIENTS", "Minimum", "minimise_softmax"]
 
+Mask = NDArray[np.bool_]
+
 MOST_COEFFICIENTS = 1500  # whose Hessian is formed
 
 _ORTHOGONAL = 32  # columns up to which they are made orthonormal, at less than the cost of a Hessian
 _NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
 _FARTHEST = 100.0  # times the largest score: curvature that vanishes at sure classes makes longer steps, which are cut
 _NOTHING = 2.0**-100  # share of the loss of no features that is not worth another step
-_NEARLY = 1e-3  # relative decrement from which each is far below the last, unless rounding makes it
+_HIDDEN = 1e-13  # relative decrease that rounding may make, however much a step promises
 
 
 class Minimum(NamedTuple):
@@ -36,9 +39,21 @@ class Minimum(NamedTuple):
 
 
 def minimise_softmax(
-    X: Vector, y: Vector, s: Vector, loss: Loss, lam: float, fit_intercept: bool, W: Vector, b: Vector, rtol: float
+    X: Vector,
+    y: Vector,
+    s: Vector,
+    loss: Loss,
+    lam: float,
+    fit_intercept: bool,
+    W: Vector,
+    b: Vector,
+    free: Mask,
+    rtol: float,
 ) -> Minimum:
-    """Minimise the loss plus half of lam ||W||^2 over dense columns, from a model, until a step promises no more than `rtol`."""
+    """Minimise the loss plus half of lam ||W||^2 over dense columns, from a model, until a step promises no more than `rtol`.
+
+    Of W, one row a class, what is not `free` is zero, and stays so.
+    """
     n_classes, intercept = len(y), np.ones((len(X), int(fit_intercept)))
     Z, V = np.hstack([X, intercept]), np.hstack([W, b[:, None]]) if fit_intercept else W
     ridge = np.append(np.full(X.shape[1], lam), np.zeros(int(fit_intercept)))
@@ -51,10 +66,11 @@ def minimise_softmax(
     if not now <= unsure:  # a start that is sure of wrong classes has no curvature
         V, U = np.zeros_like(V), np.zeros_like(U)
         now = value(V, U)
-    equations, limit = _Equations(Z, s, ridge, fit_intercept), np.inf
-    for _ in range(_NEWTON if V.size else 0):
+    free = np.hstack([free, np.ones((n_classes, int(fit_intercept)), dtype=bool)])
+    equations = _Equations(Z, s, ridge, free, fit_intercept)
+    for _ in range(_NEWTON if free.any() else 0):
         step, decrease = equations.step(V, loss.derivative(U, y), loss.second_derivative(U, y))
-        if not decrease > rtol * abs(now) or (decrease <= _NEARLY * abs(now) and decrease > limit) or now <= nothing:
+        if not decrease > rtol * now or now <= nothing:
             break
         change = step @ Z.T
         largest = float(np.abs(change).max())
@@ -66,8 +82,9 @@ def minimise_softmax(
             size *= 0.5
         if not new < now:
             break
-        limit = 0.5 * decrease if size == 1.0 else np.inf
-        V, U, now = V + size * step, U + size * change, new
+        V, U, before, now = V + size * step, U + size * change, now, new
+        if before - now <= _HIDDEN * now:
+            break
     U = V @ Z.T
     if not fit_intercept:
         return Minimum(V, np.zeros(n_classes), U, value(V, U))
@@ -75,34 +92,53 @@ def minimise_softmax(
 
 
 class _Equations:
-    """Newton's equations for columns that stay the same."""
+    """Newton's equations for columns that stay the same, of each class those that are free."""
 
-    def __init__(self, Z: Vector, s: Vector, ridge: Vector, fit_intercept: bool) -> None:
-        self.n, self.m = Z.shape
+    def __init__(self, Z: Vector, s: Vector, ridge: Vector, free: Mask, fit_intercept: bool) -> None:
         self.root_s, self.root_ridge, self.fit_intercept = np.sqrt(s), np.sqrt(ridge), fit_intercept
-        self.Q, self.R = np.vstack([self.root_s[:, None] * Z, np.diag(self.root_ridge)]), np.eye(self.m)
-        if self.m <= _ORTHOGONAL:
-            self.Q, self.R = np.linalg.qr(self.Q)
-            self.R[np.diag_indices(self.m)] = np.where(self.R.diagonal() == 0.0, np.inf, self.R.diagonal())
+        factors: dict[bytes, _Factors] = {}  # of classes with the same columns one and the same
+        for own in free:
+            if own.tobytes() not in factors:
+                factors[own.tobytes()] = _factorised(self.root_s[:, None] * Z, self.root_ridge, np.flatnonzero(own))
+        self.factors = [factors[own.tobytes()] for own in free]
+        self.ends = np.cumsum(free.sum(axis=1))
 
     def step(self, V: Vector, A: Vector, P: Vector) -> tuple[Vector, float]:
         """Return Newton's step, and what it promises, from the slopes and the probabilities of the samples."""
-        slope = (self.root_s * A) @ self.Q[: self.n] + (self.root_ridge * V) @ self.Q[self.n :]
-        step = -Definite(self._hessian(P)).solve(slope.ravel()).reshape(slope.shape)
-        decrease = -float(np.sum(slope * step))
-        return np.asarray(np.linalg.solve(self.R, step.T).T if self.m <= _ORTHOGONAL else step), decrease
+        ridge, classes = self.root_ridge * V, list(enumerate(self.factors))
+        slope = np.concatenate([(self.root_s * A[c]) @ f.Q + ridge[c, f.columns] @ f.rest for c, f in classes])
+        step = -Definite(self._hessian(P)).solve(slope)
+        change = np.zeros_like(V)
+        for (c, f), part in zip(classes, np.split(step, self.ends[:-1]), strict=True):
+            change[c, f.columns] = part if f.R is None else np.linalg.solve(f.R, part)
+        return change, -float(slope @ step)
 
     def _hessian(self, P: Vector) -> Vector:
-        """Compute the Hessian in RV, class by class; the blocks of a class sum to its ridge, so that p (1 - p) need not cancel."""
-        n_classes, m = len(P), self.m
-        products = (P[:, None, :] * self.Q[: self.n].T).reshape(n_classes * m, self.n)
-        flat = -(products @ products.T)
-        H, ridge = flat.reshape(n_classes, m, n_classes, m), self.Q[self.n :].T @ self.Q[self.n :]
-        for c in range(n_classes):
-            H[c, :, c] = 0.0
-            H[c, :, c] = ridge - H[c].sum(axis=1)
+        """Compute the Hessian in RV, class by class, with p (1 - p) as the sum of products: it need not cancel."""
+        products = np.hstack([p[:, None] * f.Q for p, f in zip(P, self.factors, strict=True)])
+        H, others = -(products.T @ products), (1.0 - np.eye(len(P))) @ P
+        for c, (f, end) in enumerate(zip(self.factors, self.ends, strict=True)):
+            own = slice(end - len(f.columns), end)
+            H[own, own] = (f.Q.T * (P[c] * others[c])) @ f.Q + f.rest.T @ f.rest
         if self.fit_intercept:  # all intercepts move together at no cost; the last of RV is a multiple of one
-            own = H[:, -1, :, -1]
-            most = int(np.argmax(own.diagonal()))
-            own[most, most] *= 2.0
-        return np.asarray(flat)
+            most = int(self.ends[np.argmax(H.diagonal()[self.ends - 1])]) - 1
+            H[most, most] *= 2.0
+        return np.asarray(H)
+
+
+class _Factors(NamedTuple):
+    """Some columns of (sqrt(s) Z; sqrt(ridge)) as QR."""
+
+    columns: NDArray[np.int64]
+    Q: Vector  # its rows of samples
+    rest: Vector  # and of the ridge
+    R: Vector | None  # None for the identity
+
+
+def _factorised(Z: Vector, root_ridge: Vector, columns: NDArray[np.int64]) -> _Factors:
+    Z, rest = Z[:, columns], np.diag(root_ridge[columns])
+    if not 0 < len(columns) <= _ORTHOGONAL:
+        return _Factors(columns, Z, rest, None)
+    Q, R = np.linalg.qr(np.vstack([Z, rest]))
+    R[np.diag_indices(len(R))] = np.where(R.diagonal() == 0.0, np.inf, R.diagonal())
+    return _Factors(columns, Q[: len(Z)], Q[len(Z) :], R)

@@ -74,9 +74,13 @@ class Multinomial(Loss):
     def project(self, a: Array, y: Array) -> Array:
         """Return the point of F nearest to a; a itself where it is one up to the rounding of its sum."""
         p = a + y
-        fits = np.all((p >= 0.0) & (p <= 1.0), axis=0) & (np.abs(np.sum(a, axis=0)) <= len(y) * _SUMS_TO_ZERO)
-        if np.all(fits):
-            return a
+        with np.errstate(over="ignore", invalid="ignore"):
+            fits = np.all((p >= 0.0) & (p <= 1.0), axis=0) & (np.abs(np.sum(a, axis=0)) <= len(y) * _SUMS_TO_ZERO)
+            if np.all(fits):
+                return a
+            p = np.maximum(
+                p - p.max(axis=0), -1.0
+            )  # a shift changes nothing, and what is 1 below the largest becomes 0
         falling = -np.sort(-p, axis=0)
         excess = np.cumsum(falling, axis=0) - 1.0
         number = np.arange(1.0, len(p) + 1.0)[:, None]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from diht.design import Step, TargetFeatures
 from diht.design.definite import Definite
@@ -32,6 +33,10 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
+_SOON, _ROUNDER = (
+    20,
+    4.0,
+)  # steps that intercepts usually need fewer of, and by what scores are divided where they do not
 _ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
 _FASTER = 0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic
 _TINY = 2.0**-1074
@@ -286,29 +291,65 @@ class TargetSamples(Samples):
         """Return the best intercept of each target; those of a coupled loss sum to zero."""
         b = self._intercepts(start)
         if self.coupled:
-            return self._balancing(loss, u, b)
+            b = self._balancing(loss, u, b)
+            return b - b.mean()
         own = zip(self.targets, self.by_target(u), b.tolist(), strict=True)
         return np.array([target.best_intercept(loss, row, first, compiled) for target, row, first in own])
 
     def _balancing(self, loss: Loss, u: Rows, b: Vector) -> Vector:
-        """Minimise over the intercepts of a coupled loss by Newton's method, until rounding is all that is left of the slopes.
+        """Minimise over the intercepts of a coupled loss.
+
+        Large scores make a function of nearly straight pieces, on which Newton's steps are short: where they do not end soon, they
+        begin again from the intercepts of smaller scores, whose function is rounder, or from those of a scaling.
+        """
+        reach = self.largest(lambda y, u: np.abs(u), u)
+        if reach > 1.0 / _BLUR:  # rounding leaves nothing of the loss
+            return self._balanced_from(loss, u, b, reach, _NEWTON)[0]
+        b, ended = self._balanced_from(loss, u, b, reach, _SOON if reach > 1.0 else _NEWTON)
+        if not ended:
+            starts = [b]
+            if reach > 1.0:
+                smaller = self.one.map(lambda _, s, u: u / _ROUNDER, u)
+                starts.append(_ROUNDER * self._balancing(loss, smaller, b / _ROUNDER))
+            starts += [self._rescaled(u, start) for start in starts]
+            b = min(starts, key=lambda b: self._around(loss, u, b).value)
+            b, _ = self._balanced_from(loss, u, b, reach, _NEWTON)
+        return b
+
+    def _rescaled(self, u: Rows, b: Vector) -> Vector:
+        """Take a step of iterative scaling, b_c + log of the weight of class c over the sum of its probabilities.
+
+        It never raises the multinomial loss, and goes far where a class of little weight has no curvature, for it adds logarithms.
+        """
+
+        def logs(y: Vector, s: Vector, u: Vector) -> Vector:
+            u = u + b[:, None]
+            with np.errstate(divide="ignore"):
+                return np.stack([logsumexp(u - logsumexp(u, axis=0) + np.log(s), axis=1), np.log(y @ s)])
+
+        blocks = self.one.each(lambda _, s, y, u: logs(y, s, u), self.y, u)
+        predicted, weight = logsumexp(blocks, axis=0)
+        return np.asarray(b + weight - predicted)
+
+    def _balanced_from(self, loss: Loss, u: Rows, b: Vector, reach: float, most: int) -> tuple[Vector, bool]:
+        """Take Newton's steps until rounding is all that is left of the slopes, and tell whether that was within so many.
 
         Where rounding hides what a step promises to gain, it is taken if it halves the slope, or else the last.
         """
-        reach = max(1.0, self.largest(lambda y, u: np.abs(u), u))
+        reach = max(1.0, reach)
         blur = _BLUR * reach
         now, before, limit = self._around(loss, u, b), b, np.inf
-        for _ in range(_NEWTON):
+        for _ in range(most):
             size = float(np.abs(now.slope).max())
             if not size <= limit:
-                b = before
-                break
+                return before, True
             step = -Definite(_grounded(now.curvature)).solve(now.slope)
             # Curvature vanishes at sure classes; the best intercepts differ by no more than scores do, and a little.
             step *= min(1.0, 4.0 * (reach + float(np.abs(b).max())) / max(float(np.abs(step).max()), _TINY))
             decrease = -float(now.slope @ step)
             if np.all(np.abs(now.slope) <= _ROUNDED * now.sizes) or not decrease > 1e-32 * abs(now.value):
-                break
+                rounded = np.all(np.abs(now.slope) <= max(_ROUNDED, blur) * now.sizes)
+                return b, bool(rounded) or size <= _BLUR * abs(now.value)  # else there is no curvature
             hidden = decrease <= blur * abs(now.value)
             new = self._around(loss, u, b + step)
             for _ in range(_HALVINGS):
@@ -321,7 +362,7 @@ class TargetSamples(Samples):
                 while (longer := self._around(loss, u, b + 2.0 * step)).value < new.value:
                     step, new = 2.0 * step, longer
             before, b, now = b, b + step, new
-        return np.asarray(b - b.mean())
+        return b, False
 
     def _around(self, loss: Loss, u: Rows, b: Vector) -> _Around:
         """Return the value, the slopes and the curvature of a coupled loss in its intercepts."""
@@ -457,18 +498,16 @@ class TargetSamples(Samples):
 
     @property
     def has_softmax_minimum(self) -> bool:
-        """Whether a coupled loss is minimised directly: X in one piece, and the same columns for every class, not too many."""
-        few = self.design.shape[1] <= MOST_COEFFICIENTS
-        full = self.design.shape[1] == self.n_targets * self.one.design.shape[1]
-        return self.coupled and self.one.whole and few and full
+        """Whether a coupled loss is minimised directly: X in one piece, and not too many coefficients."""
+        return self.coupled and self.one.whole and self.design.shape[1] <= MOST_COEFFICIENTS
 
     def softmax_minimum(
         self, loss: Loss, lam: float, fit_intercept: bool, x: Vector, b: Any, rtol: float
     ) -> tuple[Vector, Any, Rows]:
         """Minimise a coupled loss in coefficients and intercepts at once."""
         X, W = self.one.formed().design.toarray(copy=False), self.design.by_target(x)  # type: ignore[attr-defined]
-        [s] = self.one.each(lambda _, s: s)
-        found = minimise_softmax(X, self.y, s, loss, lam, fit_intercept, W, self._intercepts(b), rtol)
+        free, [s] = self.design.by_target(np.ones(len(x), dtype=bool)), self.one.each(lambda _, s: s)
+        found = minimise_softmax(X, self.y, s, loss, lam, fit_intercept, W, self._intercepts(b), free, rtol)
         return self.design.gathered(found.W), found.b, found.U
 
     def margins(self, w: Vector, b: Any = 0.0, support: Indices | None = None) -> Rows:
