@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from cases import DESIGNS, LOSSES
 from diht import Problem, solve
 from diht.design import row_blocks
+from diht.duality import primal
 from diht.losses import Loss
 from diht.samples import BlockSamples
 from diht.solvers import state
@@ -156,3 +157,15 @@ def test_a_model_with_room_is_filled() -> None:
     found = swap_optimum(problem, refit(problem, np.array([3])), stop=never)
     assert len(found.fit.support) == 4
     assert found.left == 0.0
+
+
+def test_a_group_that_is_in_the_model_in_part_joins_once() -> None:
+    """A coefficient that its sign holds at zero is not in the support of a model, the others of its group are."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 4))
+    problem = Problem(X, X[:, 0] - X[:, 2], k=constrained(2, 4, groups=[0, 0, 1, 1], sign=[1, 1, 0, 0]), lam=0.01)
+    pool = Pool()
+    found = swap_optimum(problem, refit(problem, np.array([0, 2])), pool=pool)
+    for fit in (found.fit, *pool):
+        assert len(np.unique(fit.support)) == len(fit.support)
+        assert fit.objective == pytest.approx(primal(problem, fit.w, fit.b), rel=1e-12)

@@ -140,7 +140,7 @@ class _Search:
             fitted.add(at)
             features, w = np.flatnonzero(self.unit == joining.units[at]), less.w
             w[features] = joining.t[at]
-            other = self.fit(np.sort(np.append(less.support, features)), w, less.b)
+            other = self.fit(np.union1d(less.support, features), w, less.b)
             if other.objective < joining.target:
                 return other
         return None

@@ -101,7 +101,7 @@ class _Search:
             new = self.promising(fit, 1)
             if not len(new):
                 break
-            fit = self.fit(np.append(fit.support, self.features_of(new[0])), fit.w, fit.b)
+            fit = self.fit(np.union1d(fit.support, self.features_of(new[0])), fit.w, fit.b)
         return fit
 
     def improved(self, best: Fit, leaving: int, shortlist: int) -> Fit | None:
@@ -115,7 +115,7 @@ class _Search:
             for new in self.promising(less, shortlist + 1).tolist():
                 if new == unit:
                     continue
-                other = self.fit(np.append(less.support, self.features_of(new)), less.w, less.b)
+                other = self.fit(np.union1d(less.support, self.features_of(new)), less.w, less.b)
                 if other.objective < best.objective - self.rtol * abs(best.objective):
                     return other
         return None
