@@ -53,7 +53,7 @@ STAGES: tuple[Stage, ...] = (
     LargerRidge(),  # swaps for larger ridges where lam is negligible,
     Reselection(),  # forward selection for losses other than the squared one,
     Perturbation(),  # and restarts without a few features of the incumbent
-    SwapOptimality(),  # at the end no swap improves the incumbent
+    SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
 )
 
 _EXACT_REFIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can

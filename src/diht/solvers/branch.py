@@ -639,7 +639,7 @@ class BranchAndBound(Solver):
         return state.auto.pool
 
     def polish(self, problem: Problem, state: _State, best: Fit) -> Point | None:
-        """Make sure that no swap improves the best model."""
+        """Look for swaps that improve the best model."""
         return Auto(random_state=self.random_state).polish(problem, state.auto, best)
 
 
