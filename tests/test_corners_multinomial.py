@@ -156,16 +156,21 @@ def test_samples_that_hold_nearly_all_weight_are_fitted_in_one_go(monkeypatch: p
     assert _evaluations(monkeypatch, lambda: solve(heavy)) <= 10_000
 
 
-def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any) -> int:
-    """How often the losses are evaluated."""
-    count, value = [0], Multinomial.value
+def test_separable_classes_take_few_hessians(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = separable(1e10, 1e-6)
+    assert _evaluations(monkeypatch, lambda: refit(problem, np.arange(6)), "second_derivative") <= 60
+
+
+def _evaluations(monkeypatch: pytest.MonkeyPatch, work: Any, what: str = "value") -> int:
+    """How often the losses are evaluated, or their derivatives."""
+    count, value = [0], getattr(Multinomial, what)
 
     def counted(self: Multinomial, u: Any, y: Any) -> Any:
         count[0] += 1
         return value(self, u, y)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Multinomial, "value", counted)
+        patch.setattr(Multinomial, what, counted)
         work()
     return count[0]
 

@@ -26,6 +26,9 @@ _ORTHOGONAL = 32  # columns up to which they are made orthonormal, at less than 
 _NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
 _FARTHEST = 100.0  # times the largest score: curvature that vanishes at sure classes makes longer steps, which are cut
 _NOTHING = 2.0**-100  # share of the loss of no features that is not worth another step
+_FASTER = (
+    0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic: it is doubled
+)
 _HIDDEN = 1e-13  # relative decrease that rounding may make, however much a step promises
 
 
@@ -82,6 +85,9 @@ def minimise_softmax(
             size *= 0.5
         if not new < now:
             break
+        if size == 1.0 and now - new > _FASTER * decrease:
+            while (longer := value(V + 2.0 * size * step, U + 2.0 * size * change)) < 0.5 * new:
+                size, new = 2.0 * size, longer
         V, U, before, now = V + size * step, U + size * change, now, new
         if before - now <= _HIDDEN * now:
             break
