@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).parent / "comparison"))
 from benchmark_utils.data import genes, svmlight
 
 from diht import Problem, solve
+from diht.constraints.groups import constrained
 from diht.solvers.auto import STAGES, Auto
-from diht.solvers.profile import Profile
-from diht.solvers.stages import LargerRidge, Stage
-from diht.structure import constrained
+from diht.solvers.auto.profile import Profile
+from diht.solvers.auto.stages import LargerRidge, Stage
 from instances import autoregressive, hard, paper_design, reg, zipf_logistic
 from measure import machine
 

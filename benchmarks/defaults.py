@@ -29,7 +29,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from diht import SparseClassifierCV, SparseRegressorCV
 from diht.datasets import read_table
-from diht.path import default_ks
+from diht.estimators.path import default_ks
 from measure import machine
 
 _NAMES = "breast-cancer", "diabetes", "communities-crime", "a9a", "colon-cancer", "leukemia", "riboflavin"

@@ -6,9 +6,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from diht import Problem
+from diht.constraints.selection import top_k
 from diht.design import Step
 from diht.losses import SmoothedHinge
-from diht.selection import top_k
 from diht.solvers import DIHT, IHT, SDIHT, Solver, Start
 from measure import Row, median_ratio
 

@@ -241,7 +241,7 @@ def refitted(problem: Any, support: np.ndarray) -> float:
 
 def best_model(problem: Any, support: np.ndarray) -> tuple[float, np.ndarray, float]:
     """Objective, coefficients and intercept of the best model on a support, completed to k by the steepest other features."""
-    from diht.solvers.refit import refit
+    from diht.refit import refit
 
     size = problem.constraint.size
     fit = refit(problem, support)

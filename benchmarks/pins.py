@@ -35,9 +35,9 @@ from diht import (
     solve,
     sparse_path,
 )
+from diht.constraints.groups import constrained
 from diht.datasets import atomic_write
 from diht.result import Status
-from diht.structure import constrained
 from instances import autoregressive
 from regression import tasks
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from diht import SparseClassifier, SparseRegressor
 from diht.solvers import Auto
-from diht.solvers.stages import RowSample
+from diht.solvers.auto.stages import RowSample
 from measure import machine
 
 

@@ -10,7 +10,7 @@ Many more features than samples, strongly correlated: several panels may be as g
 import numpy as np
 
 from diht import SparseRegressor
-from diht.inference import stability_selection
+from diht.estimators.inference import stability_selection
 
 rng = np.random.default_rng(1)
 n, blocks, width = 80, 400, 5

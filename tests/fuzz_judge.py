@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, sparse_path
+from diht.constraints.groups import constrained
 from diht.losses import ALL_LOSSES, Loss
 from diht.solvers import SDIHT, SVRGHT, Auto
-from diht.structure import constrained
 from fuzz_cases import REGRESSION, Call, Case
 from fuzz_oracle import DIGITS, Oracle
 
@@ -499,7 +499,8 @@ def _about_features(
 def program(case: Case, call: Call) -> Iterator[str]:
     """Lines of Python that make a call, with nothing but the package and numpy."""
     yield "import numpy as np, scipy.sparse as sp"
-    yield "from diht import *; from diht.losses import *; from diht.solvers import *; from diht.structure import constrained"
+    yield "from diht import *; from diht.losses import *; from diht.solvers import *"
+    yield "from diht.constraints.groups import constrained"
     for name in ("X", "y", "weights", "offset", "scale"):
         value = getattr(case, name)
         data = "None" if value is None else f"np.array({value.tolist()!r}, dtype=np.{value.dtype})"

@@ -13,9 +13,9 @@ from mpmath import mp, mpf
 from numpy.typing import NDArray
 
 from diht import Problem
-from diht.duality import primal
+from diht.bounds.duality import primal
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
-from diht.solvers.refit import refit
+from diht.refit import refit
 
 Vector = NDArray[np.float64]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,20 +15,20 @@ ROOT = Path(diht.__file__).parent
 
 # Each room may use itself and those above it in this list. A name stands for a module, or a package with all it holds.
 ROOMS: list[tuple[str, ...]] = [
-    ("memory", "exact", "compiling"),  # tools that know nothing of the field
+    ("numerics",),  # tools that know nothing of the field
     ("losses",),  # formulas
     ("design",),  # X: storage, kernels, products and their error bounds
-    ("selection", "constraint", "structure"),
-    ("design.quadratic", "design.barrier", "design.gram_kernels"),  # quadratics under a constraint, which know no X
-    ("intercept", "samples"),  # where rows live
+    ("constraints",),  # which supports are allowed
+    ("samples",),  # where rows live
     ("problem",),
-    ("duality", "rule", "shift", "result"),  # bounds, screening, what is handed out
-    ("fit", "certificate"),
-    ("solvers",),
-    ("empty_columns", "sufficient", "loop"),
-    ("sweep", "theory"),
-    ("callbacks", "datasets"),
-    ("estimators", "path", "cross_validation", "inference", "shipping", "report"),
+    ("bounds", "fit", "result"),  # what is proved, what is handed out
+    ("relaxation",),  # the relaxed problem, from sums and small matrices
+    ("refit",),  # the best model on a support
+    ("search",),  # supports
+    ("solvers", "theory"),  # the methods, and the loop that drives them all
+    ("datasets",),
+    ("persistence",),  # models in files
+    ("estimators", "report"),
     ("experiments",),
     ("commands", "cli", "__main__"),
 ]
@@ -102,3 +103,12 @@ def test_nothing_but_the_design_and_the_samples_asks_how_rows_are_stored() -> No
                 assert not asked & STORAGE, f"{name}, line {node.lineno}"
             if isinstance(node, ast.Attribute):
                 assert node.attr not in ("_X", "_by_rows", "_passes"), f"{name}, line {node.lineno}"
+
+
+@pytest.mark.parametrize("page", ["architecture.md", "mathematics.md", "your-own-loss.md"])
+def test_the_files_that_the_pages_name_exist(page: str) -> None:
+    repository = Path(__file__).parent.parent
+    named = re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", (repository / "docs" / page).read_text(encoding="utf-8"))
+    named = [name.removeprefix("diht/") for name in named]
+    assert named or page == "your-own-loss.md"
+    assert not [name for name in named if not ((ROOT / name).exists() or (repository / name).exists())]

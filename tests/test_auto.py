@@ -7,16 +7,17 @@ import pytest
 
 from cases import LOSSES
 from diht import Problem, solve
+from diht.bounds.duality import primal
+from diht.constraints.groups import constrained
 from diht.design import DenseDesign, as_design
-from diht.design.least_squares import ridge
-from diht.duality import primal
 from diht.losses import Huber, Logistic, Loss, Squared
+from diht.refit import never
 from diht.result import Status
+from diht.samples.least_squares import ridge
 from diht.solvers import Auto, BranchAndBound, Start
 from diht.solvers.auto import STAGES
-from diht.solvers.base import never
-from diht.solvers.profile import Profile
-from diht.solvers.stages import (
+from diht.solvers.auto.profile import Profile
+from diht.solvers.auto.stages import (
     Beginning,
     Continuation,
     DualRounding,
@@ -34,8 +35,7 @@ from diht.solvers.stages import (
     SwapOptimality,
     Swaps,
 )
-from diht.solvers.state import AutoState, Budget
-from diht.structure import constrained
+from diht.solvers.auto.state import AutoState, Budget
 from oracle import best_subset, clear_data, scaled_words, small_data, some_weights, targets
 from test_relaxed import Quantile
 
@@ -70,7 +70,7 @@ def test_no_swap_improves_it() -> None:
     problem = medium(Squared())
     result = solve(problem)
     w, b = np.asarray(result.w), problem.centred_intercept(result.w, result.intercept)
-    from diht.solvers.swaps import swap_search
+    from diht.search.swaps import swap_search
 
     assert swap_search(problem, result.support, w, b).objective >= result.objective * (1 - 1e-9)
 

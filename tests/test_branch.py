@@ -8,13 +8,13 @@ import pytest
 
 from cases import LOSSES
 from diht import Problem, solve
-from diht.duality import primal
+from diht.bounds.duality import primal
+from diht.bounds.rule import Rule, SparseVector
 from diht.losses import Logistic, Loss, Squared
+from diht.refit import refit
 from diht.result import Result, Status
-from diht.rule import Rule, SparseVector
 from diht.solvers import BranchAndBound, Start
 from diht.solvers.branch import Leaf, TreeBound, _covers
-from diht.solvers.refit import refit
 from oracle import best_subset, small_data, targets
 
 EXACT = 1e-9
@@ -149,7 +149,7 @@ def test_a_search_goes_on(loss: Loss) -> None:
 
 def nodes(problem: Problem, start: Result | None) -> int:
     """How many nodes a search solves, to its end."""
-    from diht.loop import as_start
+    from diht.solvers.loop import as_start
 
     solver = BranchAndBound()
     state = solver.init(problem, as_start(problem, start))

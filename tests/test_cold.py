@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from diht import Problem, SparseRegressor, compiling, selection, solve
-from diht.compiling import MESSAGE, announced, begins, printed
+from diht import Problem, SparseRegressor, solve
+from diht.bounds.duality import lower_bound, null_bound
+from diht.constraints import selection
+from diht.constraints.selection import top_k, top_k_numpy
 from diht.design import DenseDesign, as_design
-from diht.duality import lower_bound, null_bound
 from diht.losses import LOSSES
+from diht.numerics import compiling
+from diht.numerics.compiling import MESSAGE, announced, begins, printed
+from diht.refit import refit
 from diht.report.live import LiveLine
-from diht.selection import top_k, top_k_numpy
 from diht.solvers import IHT
-from diht.solvers.refit import refit
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 
@@ -39,7 +41,7 @@ def fresh_process(code, cache):
 
 COUNTED = """
 import numpy as np
-from diht.compiling import announced
+from diht.numerics.compiling import announced
 told = []
 with announced(lambda: told.append(1)):
     from diht.design import kernels
@@ -79,7 +81,7 @@ def test_a_verbose_fit_says_so_and_a_quiet_one_does_not(verbose, capsys, monkeyp
         begins("kernel")
         return as_design(X, n_threads)
 
-    monkeypatch.setattr("diht.estimators.as_design", compiled_design)
+    monkeypatch.setattr("diht.estimators.base.as_design", compiled_design)
     X = np.random.default_rng(0).standard_normal((20, 3))
     SparseRegressor(k=1, verbose=verbose).fit(X, X[:, 0])
     assert (MESSAGE in capsys.readouterr().out) == verbose

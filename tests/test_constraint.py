@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from diht import Cardinality
-from diht.constraint import Constraint, Node, as_constraint
+from diht.constraints.base import Constraint, Node, as_constraint
 
 vectors = arrays(np.float64, st.integers(1, 8), elements=st.floats(-1e3, 1e3, allow_subnormal=False))
 

@@ -13,15 +13,16 @@ import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_diabetes
 
-from diht import Problem, SparseClassifier, SparseRegressor, certify, exact, solve, sparse_path
-from diht.constraint import Cardinality
+from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, sparse_path
+from diht.constraints.base import Cardinality
+from diht.constraints.groups import constrained
 from diht.design import as_design
-from diht.estimators import column_scales
+from diht.estimators.base import column_scales
 from diht.losses import Huber, Logistic, Multinomial, Squared
+from diht.numerics import exact
 from diht.problem import normalised_weights
 from diht.result import Status
 from diht.solvers import Start
-from diht.structure import constrained
 
 
 def true_objective(X, y, coef, intercept, lam, scale=None) -> float:

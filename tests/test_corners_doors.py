@@ -20,16 +20,16 @@ import scipy.sparse as sp
 import diht
 from command import refused, run
 from diht import Problem, SparseClassifier, SparseRegressor, certify, solve
-from diht.constraint import Constraint
+from diht.bounds.duality import Bound, primal
+from diht.constraints.base import Constraint
+from diht.constraints.groups import constrained
 from diht.datasets import atomic_write, read_table
 from diht.design import AffineView, as_design
-from diht.duality import Bound, primal
-from diht.empty_columns import PaddedBound
-from diht.loop import SOLVERS, as_solver
 from diht.losses import LOSSES, Hinge
-from diht.memory import free_memory
+from diht.numerics.memory import free_memory
 from diht.solvers import SDIHT, SVRGHT, Solver
-from diht.structure import constrained
+from diht.solvers.empty_columns import PaddedBound
+from diht.solvers.loop import SOLVERS, as_solver
 
 RNG = np.random.default_rng(11)
 X = RNG.normal(size=(40, 5))
@@ -92,7 +92,10 @@ def test_every_public_solver_bound_and_constraint_is_trusted(base):
 def test_the_solvers_by_name_are_all_there_are():
     assert next(iter(SOLVERS)) == "auto"
     assert {type(as_solver(name)) for name in SOLVERS} == set(SOLVERS.values())
-    public = {kind for kind in subclasses(Solver) if kind.__module__.startswith("diht.solvers.")} - {Solver}
+    public = {
+        kind for kind in subclasses(Solver) if kind.__module__.startswith("diht.") and not kind.__name__.startswith("_")
+    }
+    public -= {Solver}
     assert public == set(SOLVERS.values())
     with pytest.raises(ValueError, match=r"^solver must be one of \['auto', 'diht', .* got 'autos'"):
         as_solver("autos")
@@ -125,7 +128,7 @@ def wide(loss="squared", k=3, intercept=True, n=25, d=31, columns=OCCUPIED, spar
 
 @pytest.fixture
 def compacted(monkeypatch):
-    monkeypatch.setattr("diht.empty_columns._MANY", 1)
+    monkeypatch.setattr("diht.solvers.empty_columns._MANY", 1)
 
 
 def with_and_without(problem, solver, monkeypatch, **settings):
@@ -133,7 +136,7 @@ def with_and_without(problem, solver, monkeypatch, **settings):
     compacted = solve(problem, solver, **settings)
     assert isinstance(compacted.certificate.bound, PaddedBound)
     assert len(compacted.certificate.bound.features) == len(OCCUPIED) + 1
-    monkeypatch.setattr("diht.empty_columns._MANY", 10**9)
+    monkeypatch.setattr("diht.solvers.empty_columns._MANY", 10**9)
     plain = solve(problem, solver, **settings)
     assert not isinstance(plain.certificate.bound, PaddedBound)
     return compacted, plain
@@ -253,7 +256,7 @@ def complaint(call, *arguments, **settings):
 
 
 def free(monkeypatch, size):
-    monkeypatch.setattr("diht.memory.free_memory", lambda: size)
+    monkeypatch.setattr("diht.numerics.memory.free_memory", lambda: size)
 
 
 def test_an_index_beyond_the_memory_is_refused_with_its_line(tmp_path, monkeypatch):
@@ -310,7 +313,7 @@ def test_tables_beyond_the_memory_are_refused_before_they_are_read(tmp_path, mon
     np.savez(tmp_path / "c.npz", shape=np.array([3, 2**31]), **coordinates)
     np.savez(tmp_path / "d.npz", shape=np.array([2**40, 3]), **coordinates)
     free(monkeypatch, 39e6)
-    monkeypatch.setattr("diht.memory._MUCH", 0)
+    monkeypatch.setattr("diht.numerics.memory._MUCH", 0)
     where = "of memory, where 39 MB are free"
     assert complaint(read_table, tmp_path / "a.npz") == (
         f"{tmp_path / 'a.npz'}: the numbers of the array 'X' need about 40 MB {where}"
@@ -327,13 +330,13 @@ def test_tables_beyond_the_memory_are_refused_before_they_are_read(tmp_path, mon
 
 
 def test_growing_tables_are_refused_before_the_memory_is_full(tmp_path, monkeypatch):
-    monkeypatch.setattr("diht.memory._MUCH", 0)
+    monkeypatch.setattr("diht.numerics.memory._MUCH", 0)
     monkeypatch.setattr("diht.datasets.delimited._CELLS", 100)
     path = write(tmp_path, "a.csv", "a,b,y\n" + "1,2,3\n" * 200)
     free(monkeypatch, 900)
     assert read_table(path).X.shape == (200, 2)
     sizes = iter([1e6, 10])
-    monkeypatch.setattr("diht.memory.free_memory", lambda: next(sizes))
+    monkeypatch.setattr("diht.numerics.memory.free_memory", lambda: next(sizes))
     assert complaint(read_table, path) == (
         f"{path}: line 54: 104 and more cells need about 0.0008 MB of memory, where 1e-05 MB are free"
     )
@@ -355,9 +358,9 @@ def test_a_fit_with_more_features_than_the_memory_holds_is_refused(kind, monkeyp
 
 def test_free_memory_is_that_of_the_machine_and_of_its_control_groups(tmp_path, monkeypatch):
     proc, groups = tmp_path / "meminfo", tmp_path / "groups"
-    monkeypatch.setattr("diht.memory._MEMINFO", proc)
-    monkeypatch.setattr("diht.memory._CGROUP", tmp_path / "cgroup")
-    monkeypatch.setattr("diht.memory._CGROUPS", groups)
+    monkeypatch.setattr("diht.numerics.memory._MEMINFO", proc)
+    monkeypatch.setattr("diht.numerics.memory._CGROUP", tmp_path / "cgroup")
+    monkeypatch.setattr("diht.numerics.memory._CGROUPS", groups)
     pages = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert free_memory() == pytest.approx(pages, rel=0.5)  # no such files: another system
     proc.write_text("MemTotal: 9 kB\nMemAvailable:     4000 kB\nSwapFree: 1000 kB\n")

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from diht import Problem, solve
-from diht.constraint import Cardinality
-from diht.duality import dual_from_primal, lower_bound
+from diht.bounds.duality import dual_from_primal, lower_bound
+from diht.constraints.base import Cardinality
+from diht.constraints.groups import Structured
 from diht.losses import Multinomial
-from diht.solvers.refit import refit
-from diht.structure import Structured
+from diht.refit import refit
 
 
 def separable(scale: float, lam: float, n: int = 9, k: int = 2, seed: int = 0) -> Problem:

@@ -13,23 +13,24 @@ from scipy.sparse import csr_array
 
 from cases import without_features
 from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, certify, solve, sparse_path
-from diht.design import Step, as_design, relaxation
-from diht.design.definite import Definite
-from diht.duality import primal, saddle_point
-from diht.intercept import increasing_root
+from diht.bounds.duality import primal, saddle_point
+from diht.constraints.groups import Structured, constrained
+from diht.design import Step, as_design
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
+from diht.numerics.definite import Definite
+from diht.numerics.line_search import longest_step
+from diht.refit import refit
+from diht.relaxation.engines import NewtonEngine
+from diht.relaxation.perspective import central_point
+from diht.relaxation.proximal import minimise_quadratic
+from diht.relaxation.smoothing import Central
 from diht.result import Status
+from diht.samples import central_slopes
+from diht.samples.intercept import increasing_root
+from diht.search.swaps import _chord
 from diht.solvers.base import Start
 from diht.solvers.branch import _undecided
-from diht.solvers.engines import NewtonEngine
-from diht.solvers.perspective import central_point
-from diht.solvers.proximal import minimise_quadratic
-from diht.solvers.refit import refit
 from diht.solvers.relaxed import Relaxed
-from diht.solvers.smoothing import Central
-from diht.solvers.steps import longest_step
-from diht.solvers.swaps import _chord
-from diht.structure import Structured, constrained
 
 Vector = NDArray[np.float64]
 
@@ -477,8 +478,8 @@ def test_a_slope_near_the_end_of_its_domain_takes_few_steps(
     mu: float, tau: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The distance from the end -1 has few digits there, and its equation cannot be met to rounding."""
-    monkeypatch.setattr(relaxation, "central_room", relaxation.central_room.py_func)
-    slope = relaxation.central_slope.py_func
+    monkeypatch.setattr(central_slopes, "central_room", central_slopes.central_room.py_func)
+    slope = central_slopes.central_slope.py_func
     for distance in 10.0 ** np.arange(-12.0, 13.0):
         for u in (1.0 - distance, 1.0 + distance):
             _Divided.divisions = 0
@@ -518,7 +519,7 @@ def test_the_compiled_intercept_is_the_same(seed: int) -> None:
     for loss in [Hinge(), SmoothedHinge(), SquaredHinge(), Logistic(), *barriers]:
         kernel = loss.slope_kernel()
         assert kernel is not None
-        found = relaxation.slope_root(*kernel, u, y, s, 0.3, 1e-15)
+        found = central_slopes.slope_root(*kernel, u, y, s, 0.3, 1e-15)
         plain = increasing_root(lambda b, loss=loss: float(s @ loss.derivative(u + b, y)), 0.3, 1e-15)
         assert found == pytest.approx(plain, rel=1e-7, abs=1e-9)
         objective = [float(s @ loss.value(u + b, y)) for b in (found, plain)]

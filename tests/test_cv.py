@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import diht.cross_validation
+import diht.estimators.cross_validation
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV, sparse_path
 from oracle import some_weights
 from test_estimators import classification, passes, regression
@@ -49,7 +49,7 @@ def test_scikit_learn_checks_of_other_settings(estimator, check):
 
 
 def test_examples_of_the_docstrings():
-    assert doctest.testmod(diht.cross_validation).failed == 0
+    assert doctest.testmod(diht.estimators.cross_validation).failed == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -20,13 +20,13 @@ from diht import (
     solve,
     sparse_path,
 )
-from diht.constraint import Cardinality
+from diht.constraints.base import Cardinality
+from diht.constraints.groups import constrained
 from diht.design import as_design
-from diht.estimators import column_scales
-from diht.inference import _Data, _rows
-from diht.path import default_ks
+from diht.estimators.base import column_scales
+from diht.estimators.inference import _Data, _rows
+from diht.estimators.path import default_ks
 from diht.problem import normalised_weights
-from diht.structure import constrained
 from oracle import some_weights
 
 UNITS = np.array([1e-3, 1.0, 50.0, 1e4, 0.2, 7.0, 1e2, 1e-2])

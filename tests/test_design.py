@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from cases import DESIGNS, LOSSES
-from diht.design import AffineView, Step, as_design, effective_n_threads, spectral_bound, threads
+from diht.design import AffineView, Step, as_design, effective_n_threads, spectral_bound
 from diht.design import base as base_module
 from diht.losses import Huber, SmoothedHinge, Squared
+from diht.numerics import threads
 
 N, D = 41, 17
 MAKERS = [pytest.param(make, id=name) for name, make in DESIGNS]

@@ -12,7 +12,7 @@ from mpmath import mpf
 
 from cases import LOSSES
 from diht import Problem, certify, solve
-from diht.duality import (
+from diht.bounds.duality import (
     dual,
     dual_from_primal,
     feasible,
@@ -27,8 +27,8 @@ from diht.duality import (
     stability_radius,
 )
 from diht.losses import Hinge, Loss, Squared
+from diht.refit import refit
 from diht.solvers import DIHT
-from diht.solvers.refit import refit
 from oracle import best_subset, clear_data, exact_dual, exactly_balanced, small_data, some_weights, targets
 
 NAMES = [loss.name for loss in LOSSES]

@@ -25,8 +25,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import diht.estimators
 from diht import Problem, SparseClassifier, SparseRegressor, solve
+from diht.estimators import base, classifier, regressor
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Squared
 from diht.result import Status
 from diht.solvers import DIHT, SDIHT, Auto, BranchAndBound
@@ -106,7 +106,10 @@ def test_scikit_learn_checks_of_other_settings(estimator, check):
 
 
 def test_examples_of_the_docstrings():
-    assert doctest.testmod(diht.estimators).failed == 0
+    for module in (regressor, classifier):
+        examples = doctest.testmod(module)
+        assert examples.attempted > 0
+        assert examples.failed == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -317,7 +320,7 @@ def test_prediction_through_the_columns_of_the_support(make, convert):
     model = make(k=2, lam=0.5)
     X, y = data_for(model, d=200)
     model.fit(X, y)
-    assert diht.estimators._FEW * len(model.support_) <= 200
+    assert base._FEW * len(model.support_) <= 200
     expected = X @ np.ravel(model.coef_) + model.intercept_
     scores = model.predict if make is SparseRegressor else model.decision_function
     assert_allclose(scores(convert(X)), expected, rtol=1e-12)
@@ -405,7 +408,7 @@ def test_n_jobs_limits_kernels_and_blas(monkeypatch, n_jobs, threads):
         seen.append((problem.design.n_threads, *blas))
         return solve(problem, *args, **kwargs)
 
-    monkeypatch.setattr(diht.estimators, "solve", spy)
+    monkeypatch.setattr(base, "solve", spy)
     X, y = regression()
     with threadpool_limits(3, "blas"):
         model = SparseRegressor(3, 1.0, n_jobs=n_jobs).fit(X, y)

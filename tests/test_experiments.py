@@ -13,9 +13,9 @@ from time import monotonic, sleep
 import numpy as np
 import pytest
 
+from diht.bounds.duality import gap, margin, primal
 from diht.cli import main
 from diht.commands import reproduce
-from diht.duality import gap, margin, primal
 from diht.experiments import estimation, gaps, theorem, timing
 from diht.experiments.runner import Cell, Progress, Runner, opened, spoken_time
 from diht.experiments.sources import STANDIN, Source, found

@@ -7,13 +7,15 @@ import scipy.sparse as sp
 from mpmath import mpf
 
 from diht import Problem, solve
-from diht.constraint import Cardinality, Constraint, Node, threshold_scale
-from diht.design import gram_kernels, quadratic, relaxation
-from diht.design.barrier import barrier_point
-from diht.duality import lower_bound, upper_bound
-from diht.shift import problem_gram, shifted_bound, smallest_eigenvalue
-from diht.solvers.gram import GramRelaxation
-from diht.solvers.refit import refit
+from diht.bounds.duality import lower_bound, upper_bound
+from diht.bounds.shift import problem_gram, shifted_bound, smallest_eigenvalue
+from diht.constraints.base import Cardinality, Constraint, Node, threshold_scale
+from diht.refit import refit
+from diht.relaxation import quadratic
+from diht.relaxation import quadratic_kernels as gram_kernels
+from diht.relaxation.barrier import barrier_point
+from diht.relaxation.gram import GramRelaxation
+from diht.samples import ascent_kernels as relaxation
 from oracle import best_subset, paper_design, some_weights
 from test_shift import exact_bound, exact_gram, regression
 

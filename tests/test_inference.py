@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 
-import diht.inference
+import diht.estimators.inference
 from diht import (
     SparseClassifier,
     SparseClassifierCV,
@@ -45,7 +45,7 @@ def iris_like(n=210):
 
 
 def test_examples_of_the_docstrings():
-    assert doctest.testmod(diht.inference).failed == 0
+    assert doctest.testmod(diht.estimators.inference).failed == 0
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from cases import LOSSES, without_features
-from diht.intercept import increasing_root
 from diht.losses import Hinge, Loss
+from diht.samples.intercept import increasing_root
 from oracle import targets
 
 NAMES = [loss.name for loss in LOSSES]

@@ -18,12 +18,12 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import check_cv
 
 from diht import Problem, SparseClassifier, SparseClassifierCV, certify, debiased, load_model, solve, sparse_path
+from diht.bounds.duality import lower_bound
 from diht.cli import main
-from diht.duality import lower_bound
 from diht.losses import Multinomial
 from diht.result import Status
 from diht.solvers import Relaxed, Start
-from diht.sweep import solve_path
+from diht.solvers.sweep import solve_path
 
 Support = tuple[int, ...]
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import sklearn.utils.validation
 
-import diht.estimators
-import diht.sweep
+import diht.solvers.sweep
 from diht import Problem, SparseClassifier, SparseRegressor, solve
+from diht.estimators import classifier
 from diht.fit import Fit
 from diht.losses import Logistic, Loss, Squared
+from diht.refit import refit
 from diht.samples import MemorySamples
 from diht.solvers import Auto, Start
-from diht.solvers.refit import refit
-from diht.sweep import solve_path
+from diht.solvers.sweep import solve_path
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def test_entries_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_weights_are_normalised_once_on_their_way_to_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, diht.estimators, "normalised_weights")
+    calls = counted(monkeypatch, classifier, "normalised_weights")
     X, y, weights = np.random.default_rng(0).standard_normal((30, 4)), np.arange(30), np.arange(1.0, 31.0)
     SparseClassifier(k=2).fit(X, y % 3 == 0, weights)
     assert len(calls) == 1
@@ -114,6 +114,6 @@ def test_weights_are_normalised_once_on_their_way_to_a_problem(monkeypatch: pyte
 
 @pytest.mark.parametrize("solver", ["auto", "iht"])
 def test_a_path_resolves_its_method_once(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, diht.sweep, "as_solver")
+    calls = counted(monkeypatch, diht.solvers.sweep, "as_solver")
     solve_path(problem_of(Logistic()), [1, 2, 3], [0.01, 0.1], solver)
     assert len(calls) == 1

@@ -10,14 +10,14 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import comb
 
-import diht.path
+import diht.estimators.path
 from diht import Cardinality, Problem, solve, sparse_path
-from diht.duality import Bound, primal
-from diht.loop import as_solver
+from diht.bounds.duality import Bound, primal
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
+from diht.refit import refit
 from diht.result import Status
-from diht.solvers.refit import refit
-from diht.sweep import WiderBound, solve_path
+from diht.solvers.loop import as_solver
+from diht.solvers.sweep import WiderBound, solve_path
 from oracle import some_weights
 
 LOSSES = [Squared(), Logistic(), Huber(0.5), SmoothedHinge(0.25)]
@@ -291,7 +291,7 @@ def test_plot(ks):
 
 
 def test_examples_of_the_docstrings():
-    assert doctest.testmod(diht.path).failed == 0
+    assert doctest.testmod(diht.estimators.path).failed == 0
 
 
 @pytest.mark.parametrize("solver", ["auto", "iht"])

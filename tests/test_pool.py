@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from diht import Problem
 from diht.fit import Fit
-from diht.solvers.pool import Pool
+from diht.search.pool import Pool
 
 
 def model(support: list[int], objective: float, b: float = 0.0, factor: float = 1.0) -> Fit:

@@ -8,8 +8,8 @@ import pytest
 import scipy.sparse as sp
 
 from diht import Cardinality, Problem
+from diht.bounds.duality import primal
 from diht.design import AffineView, as_design
-from diht.duality import primal
 from diht.losses import Hinge, Logistic, Squared
 from oracle import ridge
 

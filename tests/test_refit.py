@@ -12,10 +12,10 @@ from scipy.optimize import lsq_linear, minimize
 
 from cases import DESIGNS, LOSSES
 from diht import Problem
-from diht.duality import dual_from_primal, feasible, lower_bound, primal
+from diht.bounds.duality import dual_from_primal, feasible, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared
-from diht.solvers.refit import refit
-from diht.solvers.smoothing import Moreau
+from diht.refit import refit
+from diht.relaxation.smoothing import Moreau
 from oracle import ridge, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]

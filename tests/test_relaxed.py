@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from cases import DESIGNS, LOSSES
 from diht import Problem, solve
-from diht.constraint import Constraint
-from diht.design import ProximalAscent, relaxation
-from diht.design.ascent import _in_runs, _run_length
-from diht.duality import dual, lower_bound, primal
+from diht.bounds.duality import dual, lower_bound, primal
+from diht.constraints.base import Constraint
 from diht.losses import Hinge, Logistic, Loss, SmoothedHinge, Squared
 from diht.problem import Problem as AnyProblem
+from diht.refit import Objective, _ascended, _interior
+from diht.relaxation.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
+from diht.samples import ascent_kernels as relaxation
+from diht.samples.ascent import ProximalAscent, _in_runs, _run_length
 from diht.solvers import Relaxed, Start
-from diht.solvers.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
-from diht.solvers.refit import Objective, _ascended, _interior
 from oracle import best_subset, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -357,7 +357,7 @@ def test_every_sample_is_visited_once_an_epoch(n: int) -> None:
 def test_many_samples_sorted_by_class(monkeypatch: pytest.MonkeyPatch, loss: str, n: int) -> None:
     """Runs of neighbours that are all of one class do not keep ascent from the optimum that the interior point method finds."""
     if _run_length(n) == 1:
-        monkeypatch.setattr("diht.design.ascent._MANY", n)
+        monkeypatch.setattr("diht.samples.ascent._MANY", n)
     assert _run_length(n) > 1
     rng = np.random.default_rng(5)
     d = 12

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Multinomial, SmoothedHinge, Squared
-from diht.report.given import GivenModel, is_given_model, read_given_model
-from diht.report.model import (
+from diht.persistence.given import GivenModel, is_given_model, read_given_model
+from diht.persistence.model import (
     Data,
     Equation,
     Figures,

@@ -6,9 +6,8 @@ import scipy.sparse as sp
 
 from cases import LOSSES
 from diht import Problem, solve
-from diht.certificate import certificate_of
-from diht.design import RowBlocks, row_blocks
-from diht.duality import (
+from diht.bounds.certificate import certificate_of
+from diht.bounds.duality import (
     dual,
     dual_from_primal,
     gap,
@@ -19,11 +18,12 @@ from diht.duality import (
     primal_from_dual,
     upper_bound,
 )
+from diht.bounds.shift import shifted_bound, smallest_eigenvalue
+from diht.constraints.groups import constrained
+from diht.design import RowBlocks, row_blocks
 from diht.losses import Loss, as_loss
 from diht.samples import BlockSamples
-from diht.shift import shifted_bound, smallest_eigenvalue
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
-from diht.structure import constrained
 
 SOLVERS = [DIHT(), SDIHT(blocks=4), IHT(), HTP(), SVRGHT(), Relaxed(), Auto(), BranchAndBound()]
 # Those of kinks and flat parts take long in blocks, where there is no interior point method.

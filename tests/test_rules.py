@@ -9,12 +9,13 @@ import scipy.sparse as sp
 
 from cases import LOSSES
 from diht import Problem, solve
-from diht.duality import dual_from_primal, lower_bound
+from diht.bounds.duality import dual_from_primal, lower_bound
+from diht.bounds.rule import Rule, SparseVector
 from diht.losses import Hinge, Logistic, Loss, SquaredHinge
-from diht.rule import Rule, SparseVector
-from diht.solvers import BranchAndBound, branch, engines, relaxed
+from diht.relaxation import engines
+from diht.relaxation.smoothing import Central, Moreau
+from diht.solvers import BranchAndBound, branch, relaxed
 from diht.solvers.branch import TreeBound
-from diht.solvers.smoothing import Central, Moreau
 from oracle import targets
 
 

@@ -12,10 +12,10 @@ from mpmath import mpf
 
 from cases import LOSSES
 from diht import Problem, SparseClassifier, SparseRegressor, certify, solve
-from diht.duality import Screening, dual_from_primal, feasible, lower_bound, primal, upper_bound
+from diht.bounds.duality import Screening, dual_from_primal, feasible, lower_bound, primal, upper_bound
 from diht.losses import Hinge, Logistic, Loss, Squared
+from diht.refit import refit
 from diht.solvers import DIHT
-from diht.solvers.refit import refit
 from oracle import (
     clear_data,
     exact_columns,

@@ -6,7 +6,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from diht.selection import top_k, top_k_by_partition, top_k_numpy
+from diht.constraints.selection import top_k, top_k_by_partition, top_k_numpy
 
 # Few values, so that ties are common; the largest, the smallest and the subnormal ones among them.
 VALUES = st.sampled_from(

@@ -9,11 +9,11 @@ import scipy.sparse as sp
 from mpmath import mp, mpf
 
 from diht import Problem
-from diht.constraint import Node
-from diht.duality import lower_bound, primal, upper_bound
-from diht.shift import in_play, is_proved, problem_gram, shifted_bound, smallest_eigenvalue
-from diht.solvers.gram import GramRelaxation
-from diht.solvers.refit import refit
+from diht.bounds.duality import lower_bound, primal, upper_bound
+from diht.bounds.shift import in_play, is_proved, problem_gram, shifted_bound, smallest_eigenvalue
+from diht.constraints.base import Node
+from diht.refit import refit
+from diht.relaxation.gram import GramRelaxation
 from oracle import best_subset, exact_columns, some_weights
 
 

@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 import diht
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
-from diht.report.model import read_model, to_json
+from diht.persistence.model import read_model, to_json
 from diht.solvers.branch import TreeBound
 
 RNG = np.random.default_rng(0)
@@ -329,10 +329,10 @@ def test_too_large_a_file_is_not_read(tmp_path):
 
 def test_reading_imports_nothing_that_a_file_names(tmp_path):
     """Neither pickle nor any evaluation is involved: the reader's modules do not use them."""
-    import diht.report.document
-    import diht.report.model
+    import diht.persistence.document
+    import diht.persistence.model
 
-    for module in (diht.report.document, diht.report.model):
+    for module in (diht.persistence.document, diht.persistence.model):
         with open(module.__file__, encoding="utf-8") as stream:
             assert not re.search(r"\b(?:pickle|eval|exec|import_module|__import__|marshal|joblib)\b", stream.read())
 

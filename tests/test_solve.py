@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-import diht.loop
+import diht.solvers.loop
 from cases import LOSSES, SOLVERS, refusal
 from diht import Problem, certify, solve
-from diht.duality import dual_from_primal, gap, lower_bound, primal
+from diht.bounds.duality import dual_from_primal, gap, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, Squared
 from diht.result import Certificate, Status, rounded_down, rounded_up
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Start
@@ -127,7 +127,7 @@ def test_the_callbacks_time_is_not_counted(monkeypatch) -> None:
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(diht.loop, "perf_counter", clock)
+    monkeypatch.setattr(diht.solvers.loop, "perf_counter", clock)
     quiet = solve(hard(), DIHT(), tol=0.0, max_iter=10)
     clock.now = 0.0
 
@@ -406,13 +406,13 @@ def test_certify_proves_an_optimum(loss: Loss) -> None:
 
 def test_certify_spends_no_more_time_than_it_may(monkeypatch) -> None:
     seen = {}
-    original = diht.loop.solve
+    original = diht.solvers.loop.solve
 
     def spy(*args, **kwargs):
         seen.update(kwargs)
         return original(*args, **kwargs)
 
-    monkeypatch.setattr(diht.loop, "solve", spy)
+    monkeypatch.setattr(diht.solvers.loop, "solve", spy)
     certificate = certify(hard(), np.zeros(7), tol=1e-3, time_limit=1e-9)
     assert seen["time_limit"] == 1e-9
     assert seen["tol"] == 1e-3

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from cases import DESIGNS, LOSSES, SOLVERS, refusal
 from diht import Problem, solve
-from diht.duality import Bound, lower_bound, primal
+from diht.bounds.duality import Bound, lower_bound, primal
 from diht.losses import Logistic, Loss, SmoothedHinge, Squared
+from diht.refit import refit
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Solver, Start
-from diht.solvers.refit import refit
 from oracle import best_subset, clear_data, paper_design, small_data, some_weights, targets
 
 K, LAM = 3, 0.1

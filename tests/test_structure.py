@@ -16,13 +16,13 @@ from diht import (
     solve,
     sparse_path,
 )
-from diht.constraint import Cardinality, Node
-from diht.duality import dual, lower_bound, primal
+from diht.bounds.duality import dual, lower_bound, primal
+from diht.constraints.base import Cardinality, Node
+from diht.constraints.groups import Structured, constrained
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
+from diht.refit import refit
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, BranchAndBound, Relaxed
-from diht.solvers.refit import refit
-from diht.structure import Structured, constrained
-from diht.sweep import WiderBound, solve_path
+from diht.solvers.sweep import WiderBound, solve_path
 from oracle import small_data, some_weights
 
 D = 7

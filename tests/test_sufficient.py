@@ -11,12 +11,12 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 
 from diht import Problem, certify, solve
-from diht.duality import lower_bound
-from diht.loop import Limits, as_solver, drive
+from diht.bounds.duality import lower_bound
+from diht.constraints.groups import constrained
 from diht.solvers import Start
-from diht.structure import constrained
-from diht.sufficient import CondensedBound, _table, condensed
-from diht.sweep import solve_path
+from diht.solvers.loop import Limits, as_solver, drive
+from diht.solvers.sufficient import CondensedBound, _table, condensed
+from diht.solvers.sweep import solve_path
 
 
 def tall(

@@ -8,17 +8,16 @@ import scipy.sparse as sp
 
 from cases import DESIGNS, LOSSES
 from diht import Problem, solve
+from diht.bounds.duality import primal
+from diht.constraints.groups import constrained
 from diht.design import row_blocks
-from diht.duality import primal
 from diht.losses import Loss
+from diht.refit import never, refit
 from diht.samples import BlockSamples
-from diht.solvers import state
-from diht.solvers.base import never
-from diht.solvers.joining import Effort, Joining
-from diht.solvers.pool import Pool
-from diht.solvers.refit import refit
-from diht.solvers.swap_optimality import swap_optimum
-from diht.structure import constrained
+from diht.search.joining import Effort, Joining
+from diht.search.pool import Pool
+from diht.search.swap_optimality import swap_optimum
+from diht.solvers.auto import state
 from oracle import scaled_words, some_weights, targets
 
 NAMES = [loss.name for loss in LOSSES]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from cases import DESIGNS, LOSSES
 from diht import Problem
-from diht.constraint import Cardinality
-from diht.duality import primal
+from diht.bounds.duality import primal
+from diht.constraints.base import Cardinality
 from diht.losses import Loss, Squared
-from diht.solvers import exchange, swaps
-from diht.solvers.pool import Pool
-from diht.solvers.refit import refit
-from diht.solvers.swaps import swap_search
+from diht.refit import refit
+from diht.search import exchange, swaps
+from diht.search.pool import Pool
+from diht.search.swaps import swap_search
 from oracle import best_subset, paper_design, ridge, small_data, some_weights, targets
 
 NAMES = [loss.name for loss in LOSSES]

@@ -25,12 +25,12 @@ from diht import (
     solve,
     sparse_path,
 )
+from diht.bounds.duality import dual_from_primal, lower_bound, primal
+from diht.constraints.groups import constrained
 from diht.design import DenseDesign
-from diht.duality import dual_from_primal, lower_bound, primal
 from diht.losses import LOSSES, Huber, Loss, Squared
 from diht.samples import BlockSamples, MemorySamples, TargetSamples
 from diht.solvers import DIHT
-from diht.structure import constrained
 
 SMOOTH = ["squared", "huber", "poisson", "logistic", "squared_hinge"]
 

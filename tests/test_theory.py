@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from diht import Problem
-from diht.duality import dual
+from diht.bounds.duality import dual
 from diht.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared, SquaredHinge
 from diht.solvers import DIHT, Start
 from diht.theory import Constants, constants, error_bound, iterations

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from diht import Problem, solve
-from diht.constraint import Constraint
+from diht.constraints.base import Constraint
 from diht.losses import Hinge, Logistic, Loss, Squared
-from diht.solvers.pool import Pool
-from diht.solvers.refit import refit
-from diht.solvers.swaps import swap_search
+from diht.refit import refit
+from diht.search.pool import Pool
+from diht.search.swaps import swap_search
 
 Indices = NDArray[np.int64]
 NOTHING = np.empty(0, dtype=np.int64)

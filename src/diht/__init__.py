@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diht.constraint import Cardinality
-    from diht.cross_validation import SparseClassifierCV, SparseRegressorCV
+    from diht.constraints.base import Cardinality
     from diht.estimators import SparseClassifier, SparseRegressor
-    from diht.inference import bootstrap, debiased, stability_selection
-    from diht.loop import certify, solve
-    from diht.path import sparse_path
+    from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
+    from diht.estimators.inference import bootstrap, debiased, stability_selection
+    from diht.estimators.path import sparse_path
+    from diht.estimators.shipping import SKOPS_TRUSTED, load_model
     from diht.problem import Problem
-    from diht.shipping import SKOPS_TRUSTED, load_model
+    from diht.solvers.loop import certify, solve
 
 __version__ = "0.1.0"
 
@@ -39,20 +39,20 @@ __all__ = [
 ]
 
 _HOMES = {
-    "SKOPS_TRUSTED": "diht.shipping",
-    "Cardinality": "diht.constraint",
+    "SKOPS_TRUSTED": "diht.estimators.shipping",
+    "Cardinality": "diht.constraints.base",
     "Problem": "diht.problem",
     "SparseClassifier": "diht.estimators",
-    "SparseClassifierCV": "diht.cross_validation",
+    "SparseClassifierCV": "diht.estimators.cross_validation",
     "SparseRegressor": "diht.estimators",
-    "SparseRegressorCV": "diht.cross_validation",
-    "bootstrap": "diht.inference",
-    "certify": "diht.loop",
-    "debiased": "diht.inference",
-    "load_model": "diht.shipping",
-    "solve": "diht.loop",
-    "sparse_path": "diht.path",
-    "stability_selection": "diht.inference",
+    "SparseRegressorCV": "diht.estimators.cross_validation",
+    "bootstrap": "diht.estimators.inference",
+    "certify": "diht.solvers.loop",
+    "debiased": "diht.estimators.inference",
+    "load_model": "diht.estimators.shipping",
+    "solve": "diht.solvers.loop",
+    "sparse_path": "diht.estimators.path",
+    "stability_selection": "diht.estimators.inference",
 }
 
 

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from diht import __version__
-from diht.loop import SOLVERS
 from diht.losses import ALL_LOSSES, LOSSES, losses_with_probabilities
 from diht.report.text import printable
+from diht.solvers.loop import SOLVERS
 
 __all__ = ["main"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import primal
+from diht.bounds.duality import primal
 from diht.result import Model
 from diht.samples import Intercept, Rows
 

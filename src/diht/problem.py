@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diht.constraint import Cardinality, Constraint, as_constraint
+from diht.constraints.base import Cardinality, Constraint, as_constraint
+from diht.constraints.groups import over_targets
 from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram
-from diht.exact import dot, two_sum
 from diht.losses import Loss, Squared, as_loss
+from diht.numerics.exact import dot, two_sum
 from diht.samples import MemorySamples, Rows, Samples, TargetSamples, added
-from diht.structure import over_targets
 
 __all__ = ["Problem", "finite_vector", "normalised_weights"]
 

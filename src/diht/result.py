@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, BoundWithoutProof, Screening
+from diht.bounds.duality import Bound, BoundWithoutProof, Screening
 
 __all__ = [
     "Certificate",

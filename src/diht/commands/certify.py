@@ -19,13 +19,10 @@ from diht.commands.predict import columns_of, read_for
 from diht.commands.targets import choose_loss, targets_for
 from diht.datasets import Table, read_table
 from diht.design import as_design
-from diht.estimators import class_targets, column_scales
-from diht.loop import certificate_after, model_to_certify, solve
+from diht.estimators.base import class_targets, column_scales
 from diht.losses import Loss, as_loss
-from diht.problem import Problem, normalised_weights
-from diht.report.given import GivenModel, is_given_model, read_given_model
-from diht.report.live import LiveLine
-from diht.report.model import (
+from diht.persistence.given import GivenModel, is_given_model, read_given_model
+from diht.persistence.model import (
     Data,
     Equation,
     Figures,
@@ -36,10 +33,13 @@ from diht.report.model import (
     feature_name,
     read_model,
 )
+from diht.problem import Problem, normalised_weights
+from diht.report.live import LiveLine
 from diht.report.text import Context, Finding, allowed, certificate_in_words, printable, quoted, spoken
 from diht.result import Certificate, Status
 from diht.samples import Intercept
 from diht.solvers import Start
+from diht.solvers.loop import certificate_after, model_to_certify, solve
 
 __all__ = ["certify"]
 

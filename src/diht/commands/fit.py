@@ -19,11 +19,11 @@ from diht.commands.interrupt import Interrupt
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.estimators import SparseClassifier, SparseRegressor
-from diht.loop import SOLVERS
 from diht.losses import Loss
+from diht.persistence.model import Equation, Label, SavedModel, as_labels, to_json
 from diht.report.live import LiveLine
-from diht.report.model import Equation, Label, SavedModel, as_labels, to_json
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
+from diht.solvers.loop import SOLVERS
 
 if TYPE_CHECKING:
     from diht.report.plots import Bars

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diht.datasets import Table
 from diht.losses import ALL_LOSSES, Loss, as_loss
-from diht.report.model import SavedModel, as_labels
+from diht.persistence.model import SavedModel, as_labels
 
 __all__ = ["choose_loss", "targets_for"]
 

@@ -21,7 +21,7 @@ from diht.datasets.columns import (
 )
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
-from diht.memory import NotEnoughMemoryError, features_bytes, require_memory
+from diht.numerics.memory import NotEnoughMemoryError, features_bytes, require_memory
 
 __all__ = ["read_npz"]
 

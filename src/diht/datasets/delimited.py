@@ -25,7 +25,7 @@ from diht.datasets.columns import (
 )
 from diht.datasets.opening import opened
 from diht.datasets.table import Table
-from diht.memory import require_memory
+from diht.numerics.memory import require_memory
 
 __all__ = ["read_delimited"]
 

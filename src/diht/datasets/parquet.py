@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from diht.datasets.columns import Target, as_targets, check_names, check_width, find_targets, first_not_finite, stacked
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
-from diht.memory import NotEnoughMemoryError, require_memory
+from diht.numerics.memory import NotEnoughMemoryError, require_memory
 
 __all__ = ["read_parquet"]
 

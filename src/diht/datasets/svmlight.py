@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from diht.datasets.opening import line_blocks, opened
 from diht.datasets.table import Table
-from diht.memory import features_bytes, require_memory
+from diht.numerics.memory import features_bytes, require_memory
 
 __all__ = ["read_svmlight"]
 

@@ -9,29 +9,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.ascent import CoordinateAscent, ProximalAscent
 from diht.design.base import LARGEST, Design, Features, StoredDesign
-from diht.design.central_path import EndOfPath, central_path
 from diht.design.dense import Curvature, DenseDesign
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign, compressed
 from diht.design.spectral import spectral_bound
 from diht.design.step import Step
 from diht.design.targets import TargetFeatures
-from diht.design.threads import effective_n_threads
 from diht.design.view import AffineView, affine, stacked
-from diht.memory import features_bytes, require_memory
+from diht.numerics.memory import features_bytes, require_memory
+from diht.numerics.threads import effective_n_threads
 
 __all__ = [
     "LARGEST",
     "AffineView",
-    "CoordinateAscent",
     "Curvature",
     "DenseDesign",
     "Design",
-    "EndOfPath",
     "Features",
-    "ProximalAscent",
     "RowBlocks",
     "SparseDesign",
     "Step",
@@ -39,7 +34,6 @@ __all__ = [
     "TargetFeatures",
     "affine",
     "as_design",
-    "central_path",
     "effective_n_threads",
     "row_blocks",
     "spectral_bound",

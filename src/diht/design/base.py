@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from diht import exact
 from diht.design.entries import DenseEntries, Entries
 from diht.design.step import Codes, Step, Vector
-from diht.design.threads import run_parts
+from diht.numerics import exact
+from diht.numerics.threads import run_parts
 
 if TYPE_CHECKING:
     from diht.design.dense import Curvature, DenseDesign

@@ -23,7 +23,7 @@ from diht.design.base import (
     frozen_vector,
 )
 from diht.design.step import Codes, Vector
-from diht.design.threads import run_parts
+from diht.numerics.threads import run_parts
 
 if TYPE_CHECKING:
     from diht.design.view import AffineView

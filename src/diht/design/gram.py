@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from diht import exact
 from diht.design.base import UNIT, Design, Index, gamma
 from diht.design.sparse import SparseDesign
 from diht.design.step import Vector
 from diht.design.view import AffineView
+from diht.numerics import exact
 
 __all__ = ["Gram", "PreciseGram", "gram", "precise_gram"]
 

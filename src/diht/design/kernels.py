@@ -21,8 +21,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, event, types
 from numba.extending import intrinsic
 
-from diht.compiling import begins
 from diht.design.base import LARGEST
+from diht.numerics.compiling import begins
 
 # Kernels are compiled for the types they meet: any array, and a signed or unsigned number.
 Array: TypeAlias = Any

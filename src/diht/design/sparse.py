@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diht import exact
 from diht.design.base import (
     ENTRIES_PER_CHUNK,
     ENTRIES_PER_THREAD,
@@ -26,7 +25,8 @@ from diht.design.base import (
 )
 from diht.design.entries import SparseEntries
 from diht.design.step import Codes, Vector
-from diht.design.threads import run_parts
+from diht.numerics import exact
+from diht.numerics.threads import run_parts
 
 if TYPE_CHECKING:
     from diht.design.view import AffineView

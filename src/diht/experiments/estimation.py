@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from diht.design import spectral_bound
 from diht.experiments.runner import Cell
 from diht.experiments.table import Row
-from diht.loop import solve
 from diht.losses import Squared
 from diht.problem import Problem
+from diht.refit import refit
 from diht.solvers import DIHT, HTP, IHT, Auto, Solver
-from diht.solvers.refit import refit
+from diht.solvers.loop import solve
 
 __all__ = ["FULL", "QUICK", "Estimation", "Plan", "cells", "paper_design"]
 

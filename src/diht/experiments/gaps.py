@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from diht.duality import gap
+from diht.bounds.duality import gap
 from diht.experiments.runner import Cell
 from diht.experiments.sources import Source
 from diht.experiments.table import Row

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import dual_from_primal, gap, margin, primal
+from diht.bounds.duality import dual_from_primal, gap, margin, primal
 from diht.experiments.runner import Cell
 from diht.experiments.table import Row
 from diht.losses import SmoothedHinge
 from diht.problem import Problem
+from diht.refit import refit
 from diht.solvers import DIHT, Start
-from diht.solvers.refit import refit
 from diht.theory import Constants, constants, error_bound, iterations
 
 __all__ = ["FULL", "QUICK", "Plan", "Theorem", "cells", "optimum", "promised_gap", "small_problem"]

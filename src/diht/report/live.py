@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from diht.compiling import MESSAGE, announced
+from diht.numerics.compiling import MESSAGE, announced
 from diht.report.text import percent, printable
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht import __version__
 from diht.datasets import atomic_write
+from diht.persistence.model import Equation, Label, SavedModel
 from diht.report.charts import INKS, Chart, Series, number, style
 from diht.report.html import document, table
-from diht.report.model import Equation, Label, SavedModel
 from diht.report.plots import Curve
 from diht.report.text import (
     WIDE,
@@ -34,7 +34,7 @@ from diht.report.text import (
 from diht.result import Status, rounded_down, rounded_up
 
 if TYPE_CHECKING:
-    from diht.path import Path
+    from diht.estimators.path import Path
     from diht.result import Model, Result
 
 __all__ = ["Predictions", "Story", "write_page"]

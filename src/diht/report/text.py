@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
-from diht.report.model import Equation, Figures, Label, SavedModel, Structure
+from diht.persistence.model import Equation, Figures, Label, SavedModel, Structure
 from diht.result import Status, rounded_down, rounded_up
 
 __all__ = [

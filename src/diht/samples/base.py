@@ -21,10 +21,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import CoordinateAscent, EndOfPath, Features, ProximalAscent, Step
+from diht.design import Features, Step
 from diht.design.gram import Gram, PreciseGram
-from diht.intercept import added, balanced, best_intercept
 from diht.losses import Loss, Pieces
+from diht.samples.ascent import CoordinateAscent, ProximalAscent
+from diht.samples.central_path import EndOfPath
+from diht.samples.intercept import added, balanced, best_intercept
 from diht.samples.lines import Lines
 from diht.samples.partition import Blocks
 

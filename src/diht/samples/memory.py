@@ -9,21 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import (
-    CoordinateAscent,
-    Curvature,
-    DenseDesign,
-    Design,
-    EndOfPath,
-    ProximalAscent,
-    Step,
-    central_path,
-    spectral_bound,
-)
+from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound
 from diht.design.entries import DenseEntries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
+from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.central_path import EndOfPath, central_path
 from diht.samples.lines import MemoryLines
 from diht.samples.partition import Blocks, make_blocks
 
@@ -188,7 +180,7 @@ class MemorySamples(Samples):
 
     def ridge(self, lam: float, centred: bool) -> Vector | None:
         """Minimise the squared error plus a ridge, where X is small."""
-        from diht.design.least_squares import ridge
+        from diht.samples.least_squares import ridge
 
         level = self.s @ self.y if centred else 0.0  # the design is centred then
         return ridge(self.design, self.y - level, self.s, lam)

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from diht.design import Step, TargetFeatures
-from diht.design.definite import Definite
 from diht.design.gram import Gram, PreciseGram
-from diht.design.softmax import MOST_COEFFICIENTS, minimise_softmax
 from diht.losses import Loss
+from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.partition import Blocks
+from diht.samples.softmax import MOST_COEFFICIENTS, minimise_softmax
 
 __all__ = ["TargetSamples"]
 

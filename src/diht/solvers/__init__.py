@@ -1,4 +1,4 @@
-"""The methods, one file each; `diht.loop` drives them."""
+"""The methods, one file each; `diht.solvers.loop` drives them."""
 
 from diht.solvers.auto import Auto
 from diht.solvers.base import Point, Solver, Start

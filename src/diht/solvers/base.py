@@ -10,21 +10,17 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, dual_from_primal, feasible
+from diht.bounds.duality import Bound, dual_from_primal, feasible
 from diht.fit import Fit
 from diht.problem import Problem
+from diht.refit import never
 from diht.samples import Intercept, Rows
-from diht.solvers.pool import Pool
+from diht.search.pool import Pool
 
-__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "evaluated", "never"]
+__all__ = ["DualModel", "Point", "Solver", "Start", "begun", "evaluated"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
-
-
-def never() -> bool:
-    """Let work go on."""
-    return False
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +102,7 @@ class DualModel:
 
 
 class Solver(ABC):
-    """A method: a small frozen object whose fields are its settings. The loop in `diht.loop` drives all of them."""
+    """A method: a small frozen object whose fields are its settings. The loop in `diht.solvers.loop` drives all of them."""
 
     max_epochs: ClassVar[int] = 1000  # after which a solve ends unless told otherwise
     patience: ClassVar[float] = (

@@ -16,24 +16,24 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.constraint import Constraint
+from diht.bounds.duality import Bound, Screening, feasible, least_rounding, lower_bound, upper_bound
+from diht.bounds.rule import Rule, SparseVector
+from diht.bounds.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
+from diht.constraints.base import Constraint
 from diht.design.gram import Gram
-from diht.design.threads import run_parts
-from diht.duality import Bound, Screening, feasible, least_rounding, lower_bound, upper_bound
-from diht.exact import CLEAR
 from diht.fit import Fit
+from diht.numerics.exact import CLEAR
+from diht.numerics.threads import run_parts
 from diht.problem import Problem
-from diht.rule import Rule, SparseVector
+from diht.refit import never, refit
+from diht.relaxation.engines import NewtonEngine, newton_pays
+from diht.relaxation.gram import GramRelaxation, Proved
 from diht.samples import Rows
-from diht.shift import in_play, is_proved, others, outside_play, problem_gram, smallest_eigenvalue
+from diht.search.pool import Pool
 from diht.solvers.auto import Auto
-from diht.solvers.base import Point, Solver, Start, never
-from diht.solvers.engines import NewtonEngine, newton_pays
-from diht.solvers.gram import GramRelaxation, Proved
-from diht.solvers.pool import Pool
-from diht.solvers.refit import refit
+from diht.solvers.auto.state import CLOSED, AutoState
+from diht.solvers.base import Point, Solver, Start
 from diht.solvers.relaxed import Relaxed
-from diht.solvers.state import CLOSED, AutoState
 
 __all__ = ["BranchAndBound", "TreeBound"]
 
@@ -109,7 +109,7 @@ class TreeBound(Bound):
         The features in play.
     ceiling : float
     sigma : float
-        The shift of the leaves' bounds (see `diht.shift`).
+        The shift of the leaves' bounds (see `diht.bounds.shift`).
     shifted : bool
         Whether the leaves are proved on Gram matrices: their proofs are then vectors p.
     leaves : tuple of Leaf

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from diht.design import Step
 from diht.fit import Fit
-from diht.intercept import increasing_root, rounding
 from diht.problem import Problem
 from diht.samples import Intercept, Rows, added
+from diht.samples.intercept import increasing_root, rounding
 from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
 from diht.solvers.steps import StepSize, check_step, dual_step
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from diht.problem import Problem
+from diht.refit import refit
 from diht.solvers.base import Point, Solver, Start
 from diht.solvers.iht import PrimalState, primal_gradient, start_primal
-from diht.solvers.refit import refit
 from diht.solvers.steps import StepSize, check_step, primal_step
 
 __all__ = ["HTP"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import dual_from_primal
+from diht.bounds.duality import dual_from_primal
 from diht.fit import Fit
 from diht.problem import Problem
 from diht.samples import Rows

@@ -6,9 +6,9 @@ The largest D(alpha) is the optimum of a convex problem, the relaxation
 
 with :math:`\Omega` half the squared k-support norm (`Constraint.relaxation`, `Constraint.prox`). Its solution has few more than k
 nonzeros, so that the work is done on a working set of features: where that is small by Newton's method, each quadratic model
-solved on its Gram matrix, else by coordinate ascent around a proximal point (`diht.solvers.engines`). A feature outside the working
-set W belongs to it once its :math:`|g_j|` exceeds the smallest of those that the dual point's model on W selects: if there is none,
-the optimum on W is that on all features.
+solved on its Gram matrix, else by coordinate ascent around a proximal point (`diht.relaxation.engines`). A feature outside the
+working set W belongs to it once its :math:`|g_j|` exceeds the smallest of those that the dual point's model on W selects: if there
+is none, the optimum on W is that on all features.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import Bound, lower_bound, null_dual
+from diht.bounds.duality import Bound, lower_bound, null_dual
+from diht.bounds.rule import Rule
+from diht.constraints.selection import top_k
 from diht.problem import Problem
-from diht.rule import Rule
-from diht.selection import top_k
+from diht.relaxation.engines import Engine, engine_for, newton_pays
 from diht.solvers.base import Point, Solver, Start, evaluated
-from diht.solvers.engines import Engine, engine_for, newton_pays
 
 __all__ = ["Relaxed", "RelaxedState"]
 

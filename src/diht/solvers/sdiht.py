@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.duality import feasible
+from diht.bounds.duality import feasible
 from diht.problem import Problem
 from diht.samples import Blocks, Rows, check_blocks
 from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,13 @@ from diht.design import Step
 from diht.problem import Problem
 from diht.samples import Rows
 
-__all__ = ["StepSize", "check_step", "dual_step", "is_safe", "longest_step", "primal_step", "sample_curvature"]
+__all__ = ["StepSize", "check_step", "dual_step", "is_safe", "primal_step", "sample_curvature"]
 
 Vector = NDArray[np.float64]
 
 StepSize = str | float | Callable[[int], float]
-Model = TypeVar("Model")
 
 _SHORTEST, _LONGEST = 1e-300, 1e12  # stand for no step and for an infinite one, where the curvature has no inverse
-_MOST_LEFT_OUT = (
-    8  # sizes from one trial to the next; if more, those that rounding leaves between too long and too short are missed
-)
 
 
 def check_step(step: Any) -> None:
@@ -96,28 +92,3 @@ def primal_step(problem: Problem, step: StepSize, t: int, sigma_sq: float, u: Ro
     if step == "theory":
         raise ValueError("step='theory' belongs to the dual methods: use 'auto' or a number")
     return _positive(step(t) if callable(step) else step)
-
-
-def longest_step(
-    sizes: Sequence[float], trial: Callable[[float], Model], accepts: Callable[[Model, float], bool]
-) -> tuple[float, Model] | None:
-    """Return the longest of some descending sizes whose model is accepted, with that model; None where none is.
-
-    The models lie on a line, and one is accepted where a convex function is below its value at the beginning of the line by a share
-    of the size: whatever is shorter than an accepted step is accepted, too. So not every size is tried, but one in 2, 4, 8, and
-    then the longest one is found by bisection.
-    """
-    refused, at, stride = -1, 0, 1
-    while not accepts(model := trial(sizes[at]), sizes[at]):
-        if at == len(sizes) - 1:
-            return None
-        stride = min(2 * stride, _MOST_LEFT_OUT)
-        refused, at = at, min(at + stride, len(sizes) - 1)
-    while at - refused > 1:
-        middle = (refused + at) // 2
-        shorter = trial(sizes[middle])
-        if accepts(shorter, sizes[middle]):
-            at, model = middle, shorter
-        else:
-            refused = middle
-    return sizes[at], model

@@ -1,0 +1,1 @@
+"""The dual, its shift, the rules of dual points, and certificates: what is proved."""

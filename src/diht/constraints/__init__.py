@@ -1,0 +1,1 @@
+"""Which supports are allowed: at most k features, some kept, groups, signs; and the relaxation of each."""

@@ -1,0 +1,63 @@
+"""Compiled kernels of the relaxed constraint: the threshold of its proximal map, and the map of one coordinate.
+
+Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from diht.design.kernels import Array, Integer, jit
+
+
+@jit
+def threshold_scale(magnitudes: Array, m: Integer, r: float, theta: float) -> float:
+    """Return the theta for which ``clip(magnitudes / theta - r, 0, 1)`` adds up to m; 0 if no more than m of them are positive.
+
+    The sum grows piecewise linearly with t = 1/theta; Newton's method, kept in a bracket, ends on the right piece. `theta`, if
+    positive, is where the search begins.
+    """
+    positive = 0
+    largest = 0.0
+    for a in magnitudes:
+        positive += a > 0.0
+        largest = max(largest, a)
+    if positive <= m:
+        return 0.0
+    if m <= 0:
+        return np.inf
+    t = 1.0 / theta if theta > 0.0 else (1.0 + r) / largest
+    low, high = 0.0, np.inf
+    for _ in range(300):
+        inner, whole, middle = 0.0, 0, 0
+        for a in magnitudes:
+            z = a * t - r
+            if z >= 1.0:
+                whole += 1
+            elif z > 0.0:
+                middle += 1
+                inner += a
+        total = t * inner - r * middle + whole
+        if abs(total - m) <= 1e-13 * m:
+            break
+        if total < m:
+            low = t
+        else:
+            high = t
+        new = (m - whole + r * middle) / inner if inner > 0.0 else -1.0
+        if not low < new < high:
+            new = 0.5 * (low + high) if high < np.inf else 2.0 * t
+        if abs(new - t) <= 1e-15 * t:
+            break
+        t = new
+    return 1.0 / t
+
+
+@jit
+def shrink(q: float, shift: float, factor: float) -> float:
+    """One coordinate of the proximal map: ``z q / (z + r)`` at ``z = clip(|q|/theta - r, 0, 1)``.
+
+    ``shift`` is r theta and ``factor`` 1/(1 + r).
+    """
+    a = abs(q)
+    return float(np.copysign(max(0.0, min(a - shift, a * factor)), q))

@@ -1,0 +1,320 @@
+"""What regressors and classifiers have in common."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
+
+from diht.bounds.duality import WITHOUT_PROOF
+from diht.constraints.base import Cardinality, Constraint
+from diht.constraints.groups import constrained, indices_of, n_choices, signs_of
+from diht.design import Design, as_design, effective_n_threads
+from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
+from diht.estimators.shipping import ShippingMixin
+from diht.losses import ALL_LOSSES, Loss
+from diht.numerics.compiling import printed
+from diht.problem import Problem, normalised_weights
+from diht.result import Iterate, Result, Status
+from diht.solvers import Auto, BranchAndBound, Solver
+from diht.solvers.loop import as_solver, solve
+
+__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "validated"]
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+
+_FORMATS = {
+    "accept_sparse": ("csr", "csc"),
+    "dtype": (np.float64, np.float32),
+}  # what X may be, for scikit-learn's checks
+_FEW = 32  # a copy of the columns of the support pays where at most one feature in so many is in it
+# The stack level of whoever called fit, for warnings: under them are fit's decorator (if any), fit, _solve, a method of it.
+_CALLER = 4 + hasattr(CallbackSupportMixin, "set_callbacks")
+
+
+class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    """What the regressor and the classifier share: sparse linear models of one target, or of several that share features."""
+
+    _task: ClassVar[str]
+    _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
+
+    # Fitting
+
+    def _solve(
+        self,
+        X: Any,
+        targets: dict[str, Vector],
+        s: Vector,
+        previous: list[Result] | None,
+        tasks: FitTasks | None,
+        offset: ArrayLike | None = None,
+    ) -> None:
+        """Solve one problem after the other, and keep the figures.
+
+        `targets` maps what to print before a line to the targets of a problem, `s` are weights that sum to one, `previous` is what
+        a warm start begins from.
+        """
+        loss = self._fitted_loss()
+        previous = None if previous is None or len(previous) != len(targets) else previous
+        seconds: Any = self.time_limit
+        if isinstance(seconds, Real):
+            seconds = float(seconds) / len(targets)
+        results, coefs = [], []
+        with blas_threads(self.n_jobs), printed(self.verbose):
+            design = as_design(X, self.n_jobs)
+            constraint = self._constraint(X.shape[1])
+            scale = column_scales(design, s, constraint) if self.standardize else None
+            for j, (label, y) in enumerate(targets.items()):
+                problem = Problem(
+                    design, y, loss, constraint, self._ridge, s, self.fit_intercept, scale=scale, offset=offset
+                )
+                start = None if previous is None else self._start(problem, previous[j], j, scale)
+                callback = self._callback(label, tasks, scale, X.dtype)
+                if tasks is not None:
+                    tasks.begin_problem()
+                method = self._solver()
+                result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
+                if tasks is not None:
+                    tasks.end_problem()
+                results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
+                coefs.append(result.coef)
+        self._keep(results, np.vstack(coefs))
+
+    def _start(self, problem: Problem, result: Result, j: int, scale: Vector | None) -> Result | None:
+        """Return an earlier result of as many targets, its coefficients for the columns as they are scaled now."""
+        rows = self._rows()
+        coef = rows[j] if problem.n_targets == 1 else rows
+        if np.shape(result.w) != coef.shape or len(np.atleast_2d(coef)) != problem.n_targets:
+            return None
+        return replace(result, w=coef if scale is None else coef * scale)
+
+    @property
+    def _ridge(self) -> Any:
+        """The ridge of the problems that are solved."""
+        return self.lam
+
+    def _loss(self) -> Loss:
+        names = [name for name, loss in ALL_LOSSES.items() if loss.task == self._task]
+        if isinstance(self.loss, Loss) and self.loss.task == self._task:
+            return self.loss
+        if isinstance(self.loss, str) and self.loss in names:
+            return ALL_LOSSES[self.loss]()
+        raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
+
+    def _fitted_loss(self) -> Loss:
+        """Return the loss of the problems that are solved."""
+        return self._loss()
+
+    def _constraint(self, n_features: int) -> Constraint:
+        """Return what `k`, `keep`, `groups` and `sign` ask for together."""
+        k, names = Cardinality(self.k).k, getattr(self, "feature_names_in_", None)
+        keep, groups = indices_of("keep", self.keep, names), self.groups
+        choices = n_choices(n_features, keep, groups)
+        if k > choices:
+            what = (
+                f"{choices} {'features' if groups is None else 'groups'}{' besides those to keep' * (keep is not None)}"
+            )
+            warnings.warn(
+                f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
+            )
+        return constrained(min(k, choices), n_features, keep, groups, signs_of(self.sign, names, n_features))
+
+    def _solver(self) -> Solver:
+        """Return the method; a random state, where one is given, becomes its seed."""
+        seed = self.random_state
+        if isinstance(seed, Integral) and seed < 0:
+            raise ValueError(f"random_state must not be negative, got {seed}")
+        if seed is not None and not isinstance(seed, Integral):
+            seed = check_random_state(seed).randint(2**31 - 1)
+        return as_solver(self._method(), None if seed is None else int(seed))
+
+    def _method(self) -> str | Solver:
+        """Return what `solver` and `exact` ask for together."""
+        solver: str | Solver = self.solver
+        if not self.exact or solver == "branch" or isinstance(solver, BranchAndBound):
+            return solver
+        if isinstance(solver, Auto):
+            return BranchAndBound(random_state=solver.random_state)
+        if solver == "auto":
+            return "branch"
+        raise ValueError(f"exact=True needs solver='auto' or 'branch', got solver={solver!r}")
+
+    def _callback(
+        self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
+    ) -> Callable[[Iterate], bool] | None:
+        """Return what a solve calls at each evaluation; None where nobody wants to know."""
+        if not self.verbose and tasks is None:
+            return None
+
+        def attributes(iterate: Iterate) -> dict[str, Any]:
+            assert iterate.model is not None
+            coef = in_users_units(np.atleast_2d(iterate.model.w), scale, dtype)
+            return self._model(coef, np.atleast_1d(iterate.model.intercept).astype(dtype))
+
+        def tell(iterate: Iterate) -> bool:
+            if self.verbose:
+                print_line(iterate, label)
+            return tasks is not None and tasks.evaluate(lambda: attributes(iterate))
+
+        return tell
+
+    def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
+        """Return the attributes that predictions need; `coef` has one row a target."""
+        return {"coef_": coef, "intercept_": intercept, "support_": np.flatnonzero(coef.any(axis=0))}
+
+    def _keep(self, results: list[Result], coef: Array) -> None:
+        """Copy the figures; single ones where there is a single target."""
+        several = len(results) > 1
+        intercepts = np.concatenate([np.atleast_1d(result.intercept) for result in results])
+        self.__dict__ |= self._model(coef, intercepts.astype(coef.dtype))
+        self.result_ = results if several else results[0]
+        self.certificate_ = [result.certificate for result in results] if several else results[0].certificate
+        self.n_samples_fit_ = int(results[0].alpha.shape[-1])
+        for name in ("objective", "lower_bound", "gap"):
+            figures = [float(getattr(result, name)) for result in results]
+            setattr(self, f"{name}_", np.array(figures) if several else figures[0])
+        self.n_iter_ = max(result.n_iter for result in results)
+        open_gaps = [result.relative_gap for result in results if result.status is Status.MAX_ITER]
+        if self.max_iter is not None and open_gaps:
+            message = (
+                f"max_iter={self.max_iter} was reached with a relative gap of {max(open_gaps):.2g} (tol={self.tol:g})"
+            )
+            warnings.warn(message, ConvergenceWarning, stacklevel=_CALLER)
+
+    @property
+    def dual_coef_(self) -> Array:
+        """The dual points behind the lower bounds, one row a target or class."""
+        check_is_fitted(self)
+        known = getattr(self, "result_", [])  # a model that was read from a JSON file has none
+        results = known if isinstance(known, list) else [known]
+        if not results or results[0].alpha is None:
+            raise AttributeError(WITHOUT_PROOF)
+        return np.stack([result.alpha for result in results]) if len(results) > 1 else np.asarray(results[0].alpha)
+
+    def _previous(self, n_features: int) -> list[Result] | None:
+        """Return the results of the last fit for a warm start, where that fit had as many features."""
+        if not self.warm_start or not hasattr(self, "result_") or self.coef_.shape[-1] != n_features:
+            return None
+        return self.result_ if isinstance(self.result_, list) else [self.result_]
+
+    # Prediction and selection
+
+    def _scores(self, X: Any) -> Array:
+        """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
+        check_is_fitted(self)
+        X = validated(self, X, reset=False)
+        coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
+        if issparse(coef) or _FEW * len(self.support_) <= X.shape[1]:
+            X, coef = X[:, self.support_], coef[:, self.support_]
+        scores: Array = X @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
+        return scores
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        mask = np.zeros(self.n_features_in_, dtype=bool)
+        mask[self.support_] = True
+        return mask
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
+    """Return X, and y where it is given, as scikit-learn checks them; a column without numbers is refused by its name."""
+    kinds = getattr(X, "dtypes", None)
+    if kinds is not None and hasattr(X, "columns"):
+        for name, kind in zip(X.columns, kinds, strict=True):
+            _check_kind(f"column {name!r} of X", X[name], kind)
+    elif hasattr(X, "dtype") and not issparse(X):
+        _check_dates("X", X.dtype)
+    return validate_data(estimator, X, *y, **_FORMATS, **settings)
+
+
+def _check_kind(what: str, column: Any, kind: Any) -> None:
+    """Raise unless the cells of a data frame's column are numbers, or stand for some."""
+    _check_dates(what, kind)
+    if getattr(kind, "kind", "O") == "O":
+        try:
+            np.asarray(column, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{what} must hold numbers, got type {kind} ({error})") from None
+
+
+def _check_dates(what: str, kind: Any) -> None:
+    if getattr(kind, "kind", "") in "mM":
+        raise ValueError(f"{what} must hold numbers, got dates or times of type {kind}")
+
+
+def class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray[np.intp]) -> Vector:
+    """Multiply the weights by those of the classes; every class must keep some weight."""
+    totals = np.bincount(codes, weights=s)
+    if class_weight is None:
+        factors = np.ones(len(classes))
+    elif isinstance(class_weight, str) and class_weight == "balanced":
+        factors = 1.0 / np.where(totals > 0, totals, 1.0)
+    else:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+        if not np.all(factors >= 0):
+            raise ValueError(f"class_weight must not be negative, got {class_weight!r}")
+    empty = np.flatnonzero(totals * factors == 0)
+    if len(empty):
+        name = classes.tolist()[empty[0]]
+        raise ValueError(f"every class needs some weight, but class {name!r} has none, or none beside the others")
+    return s if class_weight is None else normalised_weights(s * factors[codes], len(s))
+
+
+def class_targets(n_classes: int, codes: NDArray[Any], loss: Loss) -> tuple[NDArray[np.float64], Loss]:
+    """Return the targets of classes that share features, and their loss: those of the second of two, or a column a class."""
+    if n_classes == 2:
+        return np.where(codes == 1, 1.0, -1.0), loss
+    loss = loss.of_classes()
+    return np.where(codes[:, None] == np.arange(n_classes), 1.0, 0.0 if loss.coupled else -1.0), loss
+
+
+def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
+    """Return what `standardize` divides every column by: the root of the mean of the weighted variances of its group's columns.
+
+    Without groups that is the column's own standard deviation. The mean is the trace of the group's covariance matrix divided by
+    its size, which an orthogonal change of the group's columns leaves as it is. A column that is constant up to rounding has
+    variance 0; a group of such columns has scale 1.
+    """
+    mean, variance = design.moments(s)
+    rounding = len(s) * np.finfo(np.float64).eps * np.abs(mean)
+    scale = np.sqrt(constraint.pooled(np.where(np.sqrt(variance) <= rounding, 0.0, variance)))
+    return np.where(scale > 0.0, scale, 1.0)
+
+
+def in_users_units(w: Array, scale: Vector | None, dtype: np.dtype[Any]) -> Array:
+    """Return coefficients of the columns of X from those of the scaled columns."""
+    return (w if scale is None else w / scale).astype(dtype)
+
+
+def blas_threads(n_jobs: int | None) -> AbstractContextManager[Any]:
+    """Limit the threads of linear algebra libraries as those of the kernels are, where the user asks for it."""
+    if n_jobs is None:
+        return nullcontext()
+    limits: AbstractContextManager[Any] = threadpool_limits(effective_n_threads(n_jobs), user_api="blas")
+    return limits
+
+
+def declared(loss: Any) -> Any:
+    """Return the loss of a name; anything else as it is."""
+    return ALL_LOSSES[loss]() if isinstance(loss, str) and loss in ALL_LOSSES else loss

@@ -1,0 +1,588 @@
+"""Estimators that choose k and lam themselves: a path in every fold, and one of all samples."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import column_or_1d
+
+from diht.constraints.base import Constraint
+from diht.design import as_design
+from diht.estimators import SparseClassifier, SparseRegressor
+from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
+from diht.estimators.path import (
+    CRITERIA,
+    Path,
+    checked_ks,
+    checked_lams,
+    choices_among,
+    constraint_of,
+    counted,
+    default_ks,
+    default_names,
+    path_point,
+)
+from diht.losses import Loss
+from diht.problem import Problem, finite_vector, normalised_weights
+from diht.result import Result
+from diht.solvers import Solver
+from diht.solvers.sweep import solve_path
+
+__all__ = ["SparseClassifierCV", "SparseRegressorCV"]
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+Plain: TypeAlias = SparseRegressor | SparseClassifier
+Results: TypeAlias = dict[tuple[int, float], Result]  # by k and lam
+
+_RULES = "1se", "score"
+_LAMS = 1e-3, 1e-2, 1e-1  # for columns of unit variance
+
+
+class _CrossValidated(BaseEstimator):  # type: ignore[misc]
+    """What the two estimators share: `fit`. All else is that of the plain ones."""
+
+    _plain: type[Plain]
+
+    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> Any:
+        """Choose k and lam, and fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64).
+        y : array-like of shape (n_samples,)
+            The targets, or the classes.
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights, of which only the ratios matter: for the fits, and for those scores that take weights.
+
+        Returns
+        -------
+        estimator
+            The estimator itself.
+        """
+        self._fit(X, y, sample_weight, None)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> None:
+        if self.criterion not in (*_RULES, *CRITERIA):
+            raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
+        data, targets = X, y
+        numeric = {} if is_classifier(self) else {"y_numeric": True, "multi_output": True}
+        X, y = validated(self, X, y, **numeric)
+        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
+        known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
+        self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
+        names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
+        ks = self._ks(X.shape[0], X.shape[1], names)
+        constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign)
+        plain = self._estimator()
+        by_score = self.criterion in _RULES
+        folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y)) if by_score else []
+        n_jobs = effective_n_jobs(self.n_jobs) if folds else 1
+        with blas_threads(self.n_jobs if n_jobs == 1 else 1):
+            if by_score:
+                jobs = [(train, test, i) for i, (train, test) in enumerate(folds)]
+                score = delayed(self._score_fold)
+                scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
+                    score(plain, X, y, weights, known, job, constraint, ks, lams, 1 if n_jobs > 1 else self.n_jobs)
+                    for job in jobs
+                )
+                self._choose_by_score([(k, lam) for lam in lams for k in ks], np.array(scores))
+            if self.refit or not by_score:
+                n = counted(sample_weight, X.shape[0])
+                self._follow_path(plain, X, y, weights, known, n, constraint, ks, lams)
+        if self.refit:
+            self._refit(data, y, sample_weight, known)
+        if not is_classifier(self):
+            self._keep_target_names(targets)
+
+    def _estimator(self, **params: Any) -> Plain:
+        """Return the plain estimator with the parameters that both have."""
+        names = self._plain._get_param_names()
+        return self._plain(
+            **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
+        )
+
+    def _ks(self, n_samples: int, n_features: int, names: Any) -> list[int]:
+        """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
+        most, what = choices_among(n_features, names, self.keep, self.groups)
+        if self.ks is None:
+            return default_ks(min(most, n_samples // 10))
+        ks = checked_ks(self.ks, np.iinfo(np.int64).max)
+        if ks[-1] > most:
+            message = f"ks up to {ks[-1]} are more than the {most} {what}: all of them may be used"
+            warnings.warn(message, UserWarning, stacklevel=3)
+        return sorted({min(k, most) for k in ks})
+
+    def _scoring(self) -> str | None:
+        """Return what models are scored by where nothing is said."""
+        return None
+
+    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
+        """Return the targets of each model by what to call it, the weights, and the classes if these are any."""
+        raise NotImplementedError
+
+    def _check_classes(self, classes: Array | None) -> None:
+        """Raise unless the settings suit the classes, if these are any."""
+
+    # Scores
+
+    def _score_fold(
+        self, plain: Plain, X: Any, y: Array, weights: Vector | None, offset: Vector | None, fold: tuple[Any, Any, int],
+        constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
+    ) -> list[float]:  # fmt: skip
+        """Follow the path of a fold's training samples, and score each model on the others."""
+        train, test, number = fold
+        targets, s, classes = self._targets(y[train], None if weights is None else weights[train])
+        apart = None if offset is None else offset[train]
+        model = clone(plain)
+        model.n_features_in_ = X.shape[1]
+        if classes is not None:
+            model.classes_ = classes
+        paths = _paths(model, X[train], targets, s, apart, constraint, ks, lams, n_threads)
+        if offset is not None:
+            model.predict = partial(model.predict, offset=offset[test])  # no scorer knows of offsets
+        scorer = check_scoring(model, self._scoring() if self.scoring is None else self.scoring)
+        weighted = {} if weights is None or not _takes_weights(scorer) else {"sample_weight": weights[test]}
+        X, y, scores = X[test], y[test], []
+        for key in paths[0]:
+            model.__dict__ |= _attributes(model, paths, key)
+            scores.append(float(scorer(model, X, y, **weighted)))
+        if self.verbose:
+            best = list(paths[0])[int(np.argmax(scores))]
+            print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
+        return scores
+
+    def _choose_by_score(self, grid: list[tuple[int, float]], scores: Vector) -> None:
+        """Keep the scores as a grid search does, and choose the best mean, or the smallest k within its standard error."""
+        mean = scores.mean(axis=0)
+        if not np.any(np.isfinite(mean)):
+            raise ValueError("scoring gave no finite number for any k and lam")
+        mean = np.where(np.isfinite(mean), mean, -np.inf)
+        ks, lams = (np.array(column) for column in zip(*grid, strict=True))
+        best = np.lexsort((-lams, ks, -mean))[0]
+        if self.criterion == "1se":
+            error = scores[:, best].std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else 0.0
+            best = np.lexsort((-lams, -mean, np.where(mean >= mean[best] - error, ks, np.inf)))[0]
+        self.best_k_, self.best_lam_ = int(ks[best]), float(lams[best])
+        self.best_index_, self.best_score_ = int(best), float(mean[best])
+        self.cv_results_ = _grid_columns(grid) | {
+            **{f"split{i}_test_score": row for i, row in enumerate(scores)},
+            "mean_test_score": mean,
+            "std_test_score": scores.std(axis=0),
+            "rank_test_score": rankdata(-mean, method="min").astype(np.int32),
+        }
+        self.n_splits_ = len(scores)
+
+    # The path of all samples
+
+    def _follow_path(
+        self, plain: Plain, X: Any, y: Array, weights: Vector | None, offset: Vector | None, n: float,
+        constraint: Constraint, ks: list[int], lams: list[float],
+    ) -> None:  # fmt: skip
+        """Follow the path of all samples; choose by an information criterion if that is what is asked for."""
+        targets, s, classes = self._targets(y, weights)
+        if classes is not None:
+            plain.classes_ = classes
+        paths = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
+        names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
+        loss = plain._fitted_loss()
+        kept = [
+            Path(
+                tuple(path_point(*key, result, plain.standardize) for key, result in results.items()),
+                names,
+                loss,
+                n,
+                constraint,
+            )
+            for results in paths
+        ]
+        self.path_ = kept if len(kept) > 1 else kept[0]
+        if self.criterion in CRITERIA:
+            values = np.sum([path.criterion(self.criterion) for path in kept], axis=0)
+            grid = list(paths[0])
+            self.best_index_ = int(np.argmin(values))
+            self.best_k_, self.best_lam_ = grid[self.best_index_]
+            self.best_score_ = float(values[self.best_index_])
+            self.cv_results_ = _grid_columns(grid) | {
+                self.criterion: values,
+                f"rank_{self.criterion}": rankdata(values, method="min").astype(np.int32),
+            }
+
+    def _refit(self, X: Any, y: Array, sample_weight: ArrayLike | None, offset: Vector | None) -> None:
+        """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
+        plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
+        paths = self.path_ if isinstance(self.path_, list) else [self.path_]
+        points = [path.point(self.best_k_, self.best_lam_) for path in paths]
+        plain.coef_, plain.result_ = np.vstack([point.coef for point in points]), [point.result for point in points]
+        plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
+        if is_classifier(self):
+            plain.classes_ = np.unique(y)
+        if getattr(self, "_skl_callbacks", None):
+            plain.set_callbacks(*self._skl_callbacks)
+        plain.fit(X, y, sample_weight, **({} if offset is None else {"offset": offset}))
+        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
+        if self.verbose:
+            print(f"k={self.best_k_}, lam={self.best_lam_:g}: {plain.certificate_}")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+
+def _paths(
+    plain: Plain, X: Any, targets: dict[str, Array], s: Vector, offset: Vector | None,
+    constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
+) -> list[Results]:  # fmt: skip
+    """Follow the path of each target."""
+    design = as_design(X, n_threads)
+    scale = column_scales(design, s, constraint) if plain.standardize else None
+    loss, results = plain._fitted_loss(), []
+    for y in targets.values():
+        problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
+        results.append(solve_path(problem, ks, lams, plain._solver(), plain.tol, plain.time_limit))
+    return results
+
+
+def _attributes(model: Plain, paths: list[Results], key: tuple[int, float]) -> dict[str, Any]:
+    """Return the fitted attributes of a point, one result a target."""
+    results = [results[key] for results in paths]
+    coef = np.vstack([result.coef for result in results])
+    return model._model(coef, np.hstack([result.intercept for result in results]).astype(coef.dtype))
+
+
+def _grid_columns(grid: Sequence[tuple[int, float]]) -> dict[str, Any]:
+    ks, lams = (np.array(column) for column in zip(*grid, strict=True))
+    return {"params": [{"k": k, "lam": lam} for k, lam in grid], "param_k": ks, "param_lam": lams}
+
+
+def _takes_weights(scorer: Callable[..., Any]) -> bool:
+    """Whether a scorer takes sample weights: those of scikit-learn do, a function of the user's may."""
+    parameters = inspect.signature(scorer).parameters.values()
+    return any(parameter.name in ("sample_weight", "kwargs") for parameter in parameters)
+
+
+class SparseRegressorCV(_CrossValidated, SparseRegressor):
+    r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
+
+    In each fold a path over all k and lam is followed on the training samples (see `sparse_path`), and its models are scored on the
+    others. Then the path of all samples is followed, and the model for the k and lam chosen is fitted as `SparseRegressor` does,
+    starting from the path's.
+
+    Parameters
+    ----------
+    ks : sequence of int or None, default=None
+        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes about ten, evenly spaced on a
+        logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
+    lams : float or sequence of float, default=(0.001, 0.01, 0.1)
+        Strengths of the ridge to try.
+    loss : str or Loss, default="squared"
+        As in `SparseRegressor`.
+    criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
+        How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
+        of the best one's scores, divided by the root of the number of folds); the best mean score; or the least information
+        criterion of the path of all samples, without folds (see `Path.criterion`; for losses that are likelihoods).
+    cv : int, cross-validation generator or iterable, default=None
+        The folds, as in scikit-learn; None makes five.
+    scoring : str, callable or None, default=None
+        The score, the larger the better; None takes minus the mean squared error, or minus the mean deviance of counts.
+    refit : bool, default=True
+        Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
+    solver : str or Solver, default="auto"
+        The method, as in `sparse_path`.
+    exact : bool, default=False
+        Whether to branch and bound for the last fit.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is neither penalised nor counted.
+    standardize : bool, default=True
+        Whether to divide each column by its weighted standard deviation, that of the training samples of a fold; a group has one
+        scale. False for columns whose units are comparable, such as words of texts.
+    tol : float, default=1e-4
+        The relative gap at which a model counts as optimal.
+    time_limit : float, optional
+        Limit on the seconds of each path, and of the last fit.
+    random_state : int, RandomState instance or None, default=None
+        Seed of a stochastic solver.
+    n_jobs : int or None, default=None
+        Folds at a time, each in a thread of its own; -1 for all processors. None means one fold at a time, with as many threads
+        as the plain estimator has.
+    verbose : bool, default=False
+        Whether to print a line for each fold.
+    keep, groups, sign
+        Features that are always in, that enter and leave together, and the signs of coefficients: as in `SparseRegressor`.
+
+    Attributes
+    ----------
+    best_k_, best_lam_ : int and float
+        What was chosen.
+    best_index_, best_score_ : int and float
+        Its place in `cv_results_`, and its mean score or criterion.
+    cv_results_ : dict
+        As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
+        `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
+    path_ : Path
+        The path of all samples.
+    n_splits_ : int
+        Number of folds.
+    coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
+        As in `SparseRegressor`.
+
+    See Also
+    --------
+    SparseRegressor : The same for a given k and lam.
+    sparse_path : The models of all k and lam.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseRegressorCV
+    >>> X = np.random.default_rng(0).normal(size=(120, 20))
+    >>> y = 3 * X[:, 7] - 2 * X[:, 11] + np.random.default_rng(1).normal(size=120)
+    >>> model = SparseRegressorCV(ks=range(1, 6), lams=[0.01, 0.1], criterion="1se").fit(X, y)
+    >>> model.best_k_
+    2
+    >>> model.support_
+    array([ 7, 11])
+    >>> len(model.cv_results_["params"])
+    10
+    """
+
+    _plain = SparseRegressor
+
+    def __init__(
+        self,
+        ks: Sequence[int] | None = None,
+        lams: float | Sequence[float] = _LAMS,
+        loss: str | Loss = "squared",
+        criterion: str = "1se",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        solver: str | Solver = "auto",
+        exact: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        tol: float = 1e-4,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        keep: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        sign: Any = None,
+    ) -> None:
+        self.ks = ks
+        self.lams = lams
+        self.loss = loss
+        self.criterion = criterion
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.solver = solver
+        self.exact = exact
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.tol = tol
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.keep = keep
+        self.groups = groups
+        self.sign = sign
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
+    ) -> SparseRegressorCV:
+        """Choose k and lam, and fit the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64).
+        y : array-like of shape (n_samples,)
+            The targets.
+        sample_weight : array-like of shape (n_samples,), optional
+            Nonnegative weights, of which only the ratios matter: for the fits, and for those scores that take weights.
+        offset : array-like of shape (n_samples,), optional
+            Known parts of x.w + b, such as the logarithms of exposures for counts; predictions that are scored have theirs.
+
+        Returns
+        -------
+        SparseRegressorCV
+            The estimator itself.
+        """
+        self._fit(X, y, sample_weight, offset)
+        return self
+
+    def _scoring(self) -> str | None:
+        return self._loss().scoring
+
+    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
+        return {"": y}, normalised_weights(weights, len(y)), None
+
+
+class SparseClassifierCV(_CrossValidated, SparseClassifier):
+    r"""Linear classification with at most k features, k and lam chosen by cross-validation or an information criterion.
+
+    In each fold a path over all k and lam is followed on the training samples (see `sparse_path`), and its models are scored on the
+    others. Then the path of all samples is followed, and the model for the k and lam chosen is fitted as `SparseClassifier` does,
+    starting from the path's.
+
+    Parameters
+    ----------
+    ks : sequence of int or None, default=None
+        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes about ten, evenly spaced on a
+        logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
+    lams : float or sequence of float, default=(0.001, 0.01, 0.1)
+        Strengths of the ridge to try.
+    loss : str or Loss, default="logistic"
+        As in `SparseClassifier`.
+    multiclass : {"shared", "ovr"}, default="shared"
+        As in `SparseClassifier`.
+    criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
+        How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
+        of the best one's scores, divided by the root of the number of folds); the best mean score; or the least information
+        criterion of the path of all samples, without folds (see `Path.criterion`; for losses that are likelihoods).
+    cv : int, cross-validation generator or iterable, default=None
+        The folds, as in scikit-learn; None makes five.
+    scoring : str, callable or None, default=None
+        The score, the larger the better; None takes the accuracy.
+    refit : bool, default=True
+        Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, which multiply those of their samples in the fits; scores know nothing of them.
+    solver : str or Solver, default="auto"
+        The method, as in `sparse_path`.
+    exact : bool, default=False
+        Whether to branch and bound for the last fit.
+    fit_intercept : bool, default=True
+        Whether to fit an intercept, which is neither penalised nor counted.
+    standardize : bool, default=True
+        Whether to divide each column by its weighted standard deviation, that of the training samples of a fold; a group has one
+        scale. False for columns whose units are comparable, such as words of texts.
+    tol : float, default=1e-4
+        The relative gap at which a model counts as optimal.
+    time_limit : float, optional
+        Limit on the seconds of each path, and of the last fit.
+    random_state : int, RandomState instance or None, default=None
+        Seed of a stochastic solver.
+    n_jobs : int or None, default=None
+        Folds at a time, each in a thread of its own; -1 for all processors. None means one fold at a time, with as many threads
+        as the plain estimator has.
+    verbose : bool, default=False
+        Whether to print a line for each fold.
+    keep, groups, sign
+        Features that are always in, that enter and leave together, and the signs of coefficients: as in `SparseClassifier`.
+
+    Attributes
+    ----------
+    best_k_, best_lam_ : int and float
+        What was chosen.
+    best_index_, best_score_ : int and float
+        Its place in `cv_results_`, and its mean score or criterion.
+    cv_results_ : dict
+        As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
+        `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
+    path_ : Path or list of Path
+        The path of all samples; with ``multiclass="ovr"`` one for each of more than two classes against the rest.
+    n_splits_ : int
+        Number of folds.
+    coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
+        As in `SparseClassifier`.
+
+    See Also
+    --------
+    SparseClassifier : The same for a given k and lam.
+    sparse_path : The models of all k and lam.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseClassifierCV
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> y = np.where(X[:, 3] - X[:, 11] > 0, "yes", "no")
+    >>> model = SparseClassifierCV(ks=[1, 2, 3], lams=0.1, criterion="bic").fit(X, y)
+    >>> model.best_k_
+    2
+    >>> model.predict(X[:3]).tolist() == y[:3].tolist()
+    True
+    """
+
+    _plain = SparseClassifier
+
+    def __init__(
+        self,
+        ks: Sequence[int] | None = None,
+        lams: float | Sequence[float] = _LAMS,
+        loss: str | Loss = "logistic",
+        criterion: str = "1se",
+        cv: Any = None,
+        scoring: Any = None,
+        refit: bool = True,
+        class_weight: Any = None,
+        solver: str | Solver = "auto",
+        exact: bool = False,
+        fit_intercept: bool = True,
+        standardize: bool = True,
+        tol: float = 1e-4,
+        time_limit: float | None = None,
+        random_state: Any = None,
+        n_jobs: int | None = None,
+        verbose: bool = False,
+        keep: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        sign: Any = None,
+        multiclass: str = "shared",
+    ) -> None:
+        self.ks = ks
+        self.lams = lams
+        self.loss = loss
+        self.criterion = criterion
+        self.cv = cv
+        self.scoring = scoring
+        self.refit = refit
+        self.class_weight = class_weight
+        self.solver = solver
+        self.exact = exact
+        self.fit_intercept = fit_intercept
+        self.standardize = standardize
+        self.tol = tol
+        self.time_limit = time_limit
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.keep = keep
+        self.groups = groups
+        self.sign = sign
+        self.multiclass = multiclass
+
+    def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
+        check_classification_targets(y)
+        classes, codes = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+        s = class_weighted(normalised_weights(weights, len(y)), self.class_weight, classes, codes)
+        return dict(self._class_targets(classes, codes)), s, classes
+
+    def _check_classes(self, classes: Array | None) -> None:
+        loss = self._loss()
+        if loss.coupled and classes is not None and len(classes) == 2:
+            raise ValueError(
+                f"loss={self.loss!r} needs more than two classes here: two are those of "
+                f"loss={loss.of_two_classes()[0].name!r} with half of each lam"
+            )

@@ -1,0 +1,794 @@
+r"""After the selection: coefficients without the ridge, bootstrap intervals, and how stable the choice of features is.
+
+All are functions of a fitted estimator and of data, which may be the data of the fit or other data. A resample is a vector of
+weights: how often a sample was drawn, or whether it is in the half that is looked at. X is neither copied nor changed; where the
+features are fixed, only their columns are read.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone, is_classifier
+from sklearn.utils import check_random_state
+from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import check_is_fitted
+
+from diht.constraints.base import Constraint
+from diht.constraints.groups import indices_of, signs_of
+from diht.design import as_design
+from diht.estimators import SparseClassifier, SparseRegressor
+from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
+from diht.estimators.path import choices_among, constraint_of, default_names
+from diht.losses import Loss
+from diht.problem import Problem, finite_vector, normalised_weights
+from diht.refit import refit
+from diht.samples import null_intercept
+from diht.samples.least_squares import orthonormal
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+__all__ = ["Intervals", "Stability", "bootstrap", "debiased", "stability_selection"]
+
+Array = NDArray[Any]
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Estimator: TypeAlias = SparseRegressor | SparseClassifier
+Equation: TypeAlias = tuple[Indices, Vector, float]  # features, their coefficients, the intercept
+
+# Ridges for columns made orthonormal, where only the second is not next to nothing beside the curvature of the loss; where the two
+# models differ by more than this, they have no limit.
+_RIDGES, _LIMITED = (1e-8, 1e-10), 0.01
+_MOST_DRAWS = 100  # of a resample that holds every class
+_SPEAK_OF_THE_RIDGE = (
+    *("result_", "certificate_", "objective_", "lower_bound_", "gap_", "n_iter_", "n_samples_fit_"),
+    *("path_", "saved_"),
+)
+_INTERCEPT = -1  # in place of a feature
+_METHODS = "percentile", "basic"
+
+
+class _NoMinimumError(ValueError):
+    """Without a ridge there are no best coefficients."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Without the ridge
+
+
+def debiased(
+    estimator: Estimator,
+    X: Any,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None = None,
+    offset: ArrayLike | None = None,
+) -> Estimator:
+    """Fit the features of a fitted estimator once more, without the ridge that shrinks their coefficients.
+
+    Parameters
+    ----------
+    estimator : SparseRegressor, SparseClassifier, or one of those that choose k
+        A fitted estimator.
+    X : array-like or sparse matrix of shape (n_samples, n_features)
+        The samples.
+    y : array-like of shape (n_samples,)
+        The targets, or the classes.
+    sample_weight : array-like of shape (n_samples,), optional
+        Nonnegative weights; only their ratios matter.
+    offset : array-like of shape (n_samples,), optional
+        Known parts of the predictions, as in `SparseRegressor.fit`.
+
+    Returns
+    -------
+    estimator
+        A copy with other `coef_` and `intercept_`: least squares, maximum likelihood, or whatever the loss is, on `support_`. What
+        speaks of the model with its ridge (`certificate_`, `objective_`, `result_` and so on) is left out. The signs that the
+        estimator asks for are kept, and the classes' weights.
+
+    Raises
+    ------
+    ValueError
+        Where no finite coefficients are the best: the logistic loss falls for ever where the features separate the classes.
+
+    Warns
+    -----
+    UserWarning
+        Where the columns are linearly dependent. Of all best coefficients those of least norm are then taken, in units in which the
+        columns have norm one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseRegressor, debiased
+    >>> X = np.random.default_rng(0).normal(size=(100, 20))
+    >>> y = X[:, 3] - 2 * X[:, 8]
+    >>> model = SparseRegressor(k=2, lam=1.0).fit(X, y)
+    >>> debiased(model, X, y).coef_[[3, 8]].round(6)
+    array([ 1., -2.])
+    """
+    data = _Data.of(estimator, X, y, sample_weight, offset)
+    s = data.weights(estimator, np.ones(len(data.y)))
+    coef, intercepts, dependent = np.zeros((len(data.targets), data.X.shape[1])), [], []
+    for j, row in enumerate(_rows(estimator, data)):
+        x, intercept, unique = row.without_ridge(estimator, s)
+        coef[j, row.support] = x
+        intercepts.append(intercept)
+        dependent += [] if unique else [row.label]
+    if dependent:
+        message = f"{dependent[0]}the columns of the support are linearly dependent: their coefficients are those of least norm"
+        warnings.warn(message, UserWarning, stacklevel=2)
+    model = copy(estimator)
+    for name in _SPEAK_OF_THE_RIDGE:
+        model.__dict__.pop(name, None)
+    dtype = data.X.dtype
+    model.__dict__ |= model._model(coef.astype(dtype), np.array(intercepts, dtype=dtype))
+    return model
+
+
+def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float, bool]:
+    r"""Minimise the loss alone, from a model: coefficients, intercept, and whether they are the only ones.
+
+    In coordinates in which the columns are orthonormal, :math:`X = Q \Sigma V^\top`, the limit of vanishing ridges is reached soon.
+    A loss of straight and quadratic pieces has a minimum; another one may fall for ever, and its models then have no limit.
+    """
+    basis = orthonormal(problem.design, problem.s)
+    if problem.loss.is_squared_error:
+        b = float(problem.s @ problem.y) if problem.fit_intercept else 0.0
+        z = basis.Q.T @ (problem.s * (problem.y - b))
+    elif len(basis.singular):
+        z, b = _limit(problem, basis.Q, basis.coordinates(w), b)
+    else:
+        z, b = np.zeros(0), null_intercept(problem.loss, problem.y, problem.s)
+    x = basis.coefficients(z)
+    sign = problem.constraint.sign
+    if sign is not None and np.any(sign * x < 0.0):
+        slight = problem.replaced(lam=_RIDGES[-1] * float(np.square(basis.norms).min()))
+        fit = refit(slight, np.arange(len(x)), w, b)
+        x, b = fit.values, fit.b
+    return x, b, basis.independent
+
+
+def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, float]:
+    """Return the limit, as the ridge vanishes, of the models on orthonormal columns."""
+    models = []
+    for ridge in _RIDGES:
+        slight = Problem(Q, problem.y, problem.loss, Q.shape[1], ridge, problem.s, problem.fit_intercept)
+        fit = refit(slight, np.arange(len(z)), z, slight.centred_intercept(z, b))
+        z, b = fit.values, slight.intercept_of(fit.values, fit.b)
+        models.append(z)
+    moved, size = np.linalg.norm(models[1] - models[0]), np.linalg.norm(models[1])
+    if moved > _LIMITED * size and problem.loss.pieces is None:
+        what = (
+            "separate the classes"
+            if problem.loss.task == "classification"
+            else "have a direction in which it falls for ever"
+        )
+        raise _NoMinimumError(
+            f"without a ridge no finite coefficients are the best for the {problem.loss.name} loss: the features {what}"
+        )
+    return z, b
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Data and equations
+
+
+@dataclass(frozen=True, eq=False)
+class _Data:
+    """Data as an estimator sees it."""
+
+    X: Any
+    y: Array
+    targets: dict[str, Vector]  # by what to call their equation
+    codes: NDArray[np.intp] | None  # classes of the samples
+    sample_weight: Vector | None
+    offset: Vector | None
+
+    @classmethod
+    def of(
+        cls, estimator: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None
+    ) -> _Data:
+        """Validate data for a fitted estimator."""
+        if not isinstance(estimator, SparseRegressor | SparseClassifier):
+            raise TypeError(f"estimator must be one of this package, got {estimator!r}")
+        check_is_fitted(estimator)
+        if not is_classifier(estimator) and len(estimator._rows()) > 1:
+            raise ValueError("estimator must have one target here, got one with several")
+        numeric = {} if is_classifier(estimator) else {"y_numeric": True}
+        X, y = validated(estimator, X, y, reset=False, **numeric)
+        weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
+        if not is_classifier(estimator):
+            known = None if offset is None else finite_vector("offset", offset, X.shape[0])
+            return cls(X, y, {"": y}, None, weights, known)
+        if offset is not None:
+            raise ValueError("offset is for regression, got a classifier")
+        found, codes = np.unique(y, return_inverse=True)
+        if not np.array_equal(found, estimator.classes_):
+            raise ValueError(
+                f"y must hold the estimator's classes {estimator.classes_.tolist()}, got {found.tolist()[:10]}"
+            )
+        return cls(X, y, estimator._class_targets(found, codes), codes, weights, None)
+
+    def weights(self, estimator: Estimator, counts: Vector) -> Vector:
+        """Weights of a resample, which sum to one."""
+        s = normalised_weights(self.multiplied(counts), len(self.y))
+        if self.codes is None:
+            return s
+        return class_weighted(s, estimator.class_weight, estimator.classes_, self.codes)
+
+    def multiplied(self, counts: Vector) -> Vector:
+        """Weights of a resample, without those of the classes."""
+        return counts if self.sample_weight is None else counts * self.sample_weight
+
+    def fitted(self, estimator: Estimator, counts: Vector) -> Estimator:
+        """Fit a copy of an estimator to a resample."""
+        offset = {} if self.offset is None else {"offset": self.offset}
+        model: Estimator = clone(estimator).fit(self.X, self.y, self.multiplied(counts), **offset)
+        return model
+
+    def drawn(self, seed: int, draw: Callable[[np.random.Generator, Indices], Sequence[Indices]]) -> list[Vector]:
+        """Draw samples that have a weight, again where a class is missing: how often each was drawn."""
+        rng, n = np.random.default_rng(seed), len(self.y)
+        there = np.arange(n) if self.sample_weight is None else np.flatnonzero(self.sample_weight)
+        for _ in range(_MOST_DRAWS):
+            parts = draw(rng, there)
+            if self.codes is None or all(self._has_all(part) for part in parts):
+                return [np.bincount(part, minlength=n).astype(np.float64) for part in parts]
+        raise ValueError("y must hold more samples of the smallest class: resamples are without any")
+
+    def _has_all(self, part: Indices) -> bool:
+        assert self.codes is not None
+        return bool(np.all(np.bincount(self.codes[part], minlength=int(self.codes.max()) + 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """One equation of a model, and the columns of its features."""
+
+    label: str
+    columns: Any
+    scales: Callable[[Vector], Vector] | None  # of the columns, from weights; None without standardisation
+    support: Indices
+    y: Vector
+    x: Vector
+    intercept: float
+    loss: Loss
+    lam: float
+    sign: Array | None
+    offset: Vector | None
+
+    def with_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float]:
+        """Fit coefficients, in the units of X, and the intercept."""
+        if not len(self.support):
+            return self.x, self._intercept(estimator, s)
+        problem, scale = self._problem(estimator.fit_intercept, s)
+        w = self.x * scale
+        fit = refit(problem, np.arange(len(w)), w, problem.centred_intercept(w, self.intercept))
+        return fit.values / scale, problem.intercept_of(fit.values, fit.b)
+
+    def without_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float, bool]:
+        """Do so without the ridge, and tell whether that has one answer only."""
+        if not len(self.support):
+            return self.x, self._intercept(estimator, s), True
+        problem, scale = self._problem(estimator.fit_intercept, s)
+        w = self.x * scale
+        try:
+            w, b, unique = _without_ridge(problem, w, problem.centred_intercept(w, self.intercept))
+        except _NoMinimumError as error:
+            raise _NoMinimumError(f"{self.label}{error}") from None
+        return w / scale, problem.intercept_of(w, b), unique
+
+    def _intercept(self, estimator: Estimator, s: Vector) -> float:
+        if not estimator.fit_intercept:
+            return 0.0
+        y, factor = (self.y, 1.0) if self.offset is None else self.loss.with_offset(self.y, self.offset)
+        return null_intercept(self.loss, y, s * factor)
+
+    def _problem(self, fit_intercept: bool, s: Vector) -> tuple[Problem, Vector]:
+        design, m = as_design(self.columns, 1), len(self.support)
+        scale = None if self.scales is None else self.scales(s)
+        constraint = constraint_of(m, m, None, None, None, self.sign)
+        problem = Problem(
+            design, self.y, self.loss, constraint, self.lam, s, fit_intercept, scale=scale, offset=self.offset
+        )
+        return problem, np.ones(m) if scale is None else scale
+
+
+def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
+    """Return the equations of a fitted estimator; ValueError where classes share features."""
+    if len(data.targets) < len(estimator._rows()):
+        raise ValueError(
+            "estimator must have an equation of its own for each class here, got one whose classes share features: "
+            "fit with multiclass='ovr'"
+        )
+    coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
+    names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
+    sign = signs_of(estimator.sign, names, d)
+    sign = None if sign is None else np.broadcast_to(sign, d)
+    loss, lam = estimator._fitted_loss(), estimator._lam
+    groups, rows = constraint_of(1, d, None, None, estimator.groups, None), []
+    for j, (label, y) in enumerate(data.targets.items()):
+        support = np.flatnonzero(coef[j])
+        signs = None if sign is None else sign[support]
+        x, b = coef[j, support].astype(np.float64), float(intercepts[j])
+        columns, y = data.X[:, support], y.astype(np.float64)
+        scales = _scales(data.X, support, groups) if estimator.standardize else None
+        rows.append(_Row(label, columns, scales, support, y, x, b, loss, lam, signs, data.offset))
+    return rows
+
+
+def _scales(X: Any, support: Indices, groups: Constraint) -> Callable[[Vector], Vector]:
+    """Return how the scales of some columns follow from weights; those of a group need all of its columns."""
+    features = groups.closure(support)
+    columns, own = X[:, features], np.isin(features, support)
+    return lambda s: column_scales(as_design(columns, 1), s, groups.within(features))[own]
+
+
+def _names(estimator: Estimator, n_features: int) -> tuple[str, ...]:
+    return tuple(map(str, getattr(estimator, "feature_names_in_", default_names(n_features))))
+
+
+def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> Estimator:
+    """Return the estimator to be fitted to resamples.
+
+    Each fit starts from nothing: from the model of all samples a method may not get away, and choices on resamples would agree with
+    it, and with one another, more than their samples do.
+    """
+    names = getattr(estimator, "feature_names_in_", None)
+    keep, sign = indices_of("keep", estimator.keep, names), signs_of(estimator.sign, names, n_features)
+    model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, keep=keep, sign=sign)
+    return model
+
+
+def _each(job: Callable[[int], Any], n: int, n_jobs: int | None) -> list[Any]:
+    """Do a job for each number below n, in threads."""
+    threads = effective_n_jobs(n_jobs)
+    with blas_threads(1 if threads > 1 else n_jobs):
+        done: list[Any] = Parallel(n_jobs=threads, prefer="threads")(delayed(job)(i) for i in range(n))
+    return done
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Intervals
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Coefficients with confidence intervals; the intercept, where there is one, comes last (last of its class).
+
+    Attributes
+    ----------
+    feature : array of int of shape (n_terms,)
+        The feature of each coefficient; -1 for an intercept.
+    equation : array of int of shape (n_terms,)
+        Which class it speaks for, where there are more than two; else 0.
+    coef, low, high, standard_error : arrays of shape (n_terms,)
+        Coefficients, the ends of their intervals, and the standard deviations over the resamples.
+    frequency : array of shape (n_terms,)
+        The fraction of resamples in which the coefficient is not zero.
+    samples : array of shape (n_resamples, n_terms)
+        The coefficients of every resample.
+    confidence_level : float
+    n_failed : int
+        Resamples that had no (single) best model without a ridge and were left out.
+    names : tuple of str
+        What the coefficients belong to.
+    classes : tuple of str
+        The classes, where there are more than two.
+    reselected : bool
+        Whether the features were chosen anew in every resample. If not, the intervals know nothing of the choice.
+    """
+
+    feature: Indices
+    equation: Indices
+    coef: Vector
+    low: Vector
+    high: Vector
+    standard_error: Vector = field(repr=False)
+    frequency: Vector = field(repr=False)
+    samples: Vector = field(repr=False)
+    confidence_level: float
+    n_failed: int
+    names: tuple[str, ...] = field(repr=False)
+    classes: tuple[str, ...] = field(repr=False)
+    reselected: bool
+
+    def to_frame(self) -> DataFrame:
+        """Return a table of the coefficients; needs pandas."""
+        columns: dict[str, Any] = {"class": [self.classes[j] for j in self.equation]} if self.classes else {}
+        columns |= {"feature": list(self.names)}
+        for name in ("coef", "low", "high", "standard_error", "frequency"):
+            columns[name] = getattr(self, name)
+        return _frame(columns)
+
+    def plot(self) -> Figure:
+        """Draw the coefficients with their intervals, the largest on top and without intercepts; needs matplotlib."""
+        _need_matplotlib()
+        from diht.report.plots import Ranges, draw_ranges
+
+        shown = np.flatnonzero(self.feature != _INTERCEPT)
+        prefix = [f"{self.classes[j]}: " if self.classes else "" for j in self.equation]
+        ranges = Ranges([prefix[i] + self.names[i] for i in shown], self.coef[shown], self.low[shown], self.high[shown])
+        how = "chosen anew" if self.reselected else "fixed"
+        return draw_ranges(ranges, f"{100 * self.confidence_level:g}% intervals, features {how}", "coefficient")
+
+
+def bootstrap(
+    estimator: Estimator,
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_resamples: int = 1000,
+    confidence_level: float = 0.95,
+    method: str = "percentile",
+    reselect: bool = False,
+    debias: bool = False,
+    sample_weight: ArrayLike | None = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    offset: ArrayLike | None = None,
+) -> Intervals:
+    """Confidence intervals for the coefficients of a fitted estimator, by drawing samples with replacement.
+
+    Parameters
+    ----------
+    estimator : SparseRegressor, SparseClassifier, or one of those that choose k
+        A fitted estimator.
+    X, y, sample_weight, offset
+        The data, as in `debiased`. A sample is drawn as one, whatever its weight.
+    n_resamples : int, default=1000
+        Number of resamples.
+    confidence_level : float, default=0.95
+        How often an interval is meant to hold the coefficient.
+    method : {"percentile", "basic"}, default="percentile"
+        Quantiles of the resamples' coefficients, or these reflected at the coefficient.
+    reselect : bool, default=False
+        Whether the estimator chooses its features anew in every resample (and one of those with `CV` its k and lam, too): a
+        coefficient is zero where its feature was not chosen. By default the features are those of the estimator.
+    debias : bool, default=False
+        Whether fits end without a ridge, as in `debiased`: a ridge shrinks coefficients, and intervals with them.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws.
+    n_jobs : int or None, default=None
+        Resamples at a time, each in a thread of its own; -1 for all processors.
+
+    Returns
+    -------
+    Intervals
+        Coefficients with intervals, a table (`to_frame`) and a picture (`plot`).
+
+    Notes
+    -----
+    On fixed features the intervals are those of someone who had these features in mind before seeing the data. If the same data
+    chose them the intervals are too short, and coefficients too far from zero. Honest are: data that had no part in the selection,
+    given here as X and y; or `reselect=True` for how much the whole procedure varies, which is no interval for a coefficient of
+    the true model either, but shows when a selection is a matter of chance.
+
+    Where a resample of a classification lacks a class, it is drawn again.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseRegressor, bootstrap
+    >>> X = np.random.default_rng(0).normal(size=(200, 20))
+    >>> y = X[:, 3] - 2 * X[:, 8] + np.random.default_rng(1).normal(size=200)
+    >>> model = SparseRegressor(k=2).fit(X[:100], y[:100])
+    >>> intervals = bootstrap(model, X[100:], y[100:], n_resamples=200, random_state=0)
+    >>> intervals.names
+    ('x3', 'x8', 'intercept')
+    >>> bool(intervals.low[1] < -2 < intervals.high[1])
+    True
+    """
+    _check_whole("n_resamples", n_resamples, 2)
+    _check_between("confidence_level", confidence_level, 0.0, 1.0)
+    if method not in _METHODS:
+        raise ValueError(f"method must be one of {list(_METHODS)}, got {method!r}")
+    data = _Data.of(estimator, X, y, sample_weight, offset)
+    fit = _choosing if reselect else _fixed
+    equations: Callable[[Vector], list[Equation]] = fit(
+        estimator, data, debias, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs
+    )
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=n_resamples)
+
+    def job(i: int) -> list[Equation] | None:
+        (counts,) = data.drawn(int(seeds[i]), lambda rng, rows: [rng.choice(rows, len(rows))])
+        try:
+            return equations(counts)
+        except _NoMinimumError:
+            return None
+
+    found = equations(np.ones(len(data.y)))
+    resampled = [one for one in _each(job, n_resamples, n_jobs) if one is not None]
+    n_failed = n_resamples - len(resampled)
+    if n_failed:
+        message = f"{n_failed} of the {n_resamples} resamples have no single best model without a ridge"
+        if n_failed > n_resamples // 2:
+            raise ValueError(message)
+        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=2)
+    return _intervals(estimator, found, resampled, n_failed, float(confidence_level), method, reselect)
+
+
+def _fixed(estimator: Estimator, data: _Data, debias: bool, n_threads: int | None) -> Any:
+    """Return what fits the estimator's features to a resample."""
+    rows = _rows(estimator, data)
+
+    def equations(counts: Vector) -> list[Equation]:
+        s = data.weights(estimator, counts)
+        return [(row.support, *_coefficients_of(row, estimator, s, debias)) for row in rows]
+
+    return equations
+
+
+def _choosing(estimator: Estimator, data: _Data, debias: bool, n_threads: int | None) -> Any:
+    """Return what chooses features and fits them to a resample."""
+    unfitted = _unfitted(estimator, data.X.shape[1], n_threads)
+
+    def equations(counts: Vector) -> list[Equation]:
+        model = data.fitted(unfitted, counts)
+        rows = _rows(model, data)
+        if not debias:
+            return [(row.support, row.x, row.intercept) for row in rows]
+        s = data.weights(model, counts)
+        return [(row.support, *_coefficients_of(row, model, s, debias)) for row in rows]
+
+    return equations
+
+
+def _coefficients_of(row: _Row, estimator: Estimator, s: Vector, debias: bool) -> tuple[Vector, float]:
+    if not debias:
+        return row.with_ridge(estimator, s)
+    x, intercept, unique = row.without_ridge(estimator, s)
+    if not unique:
+        raise _NoMinimumError(
+            f"{row.label}the columns of the support are linearly dependent: no coefficients are the only best"
+        )
+    return x, intercept
+
+
+def _intervals(
+    estimator: Estimator, found: list[Equation], resampled: list[list[Equation]], n_failed: int, level: float,
+    method: str, reselected: bool,
+) -> Intervals:  # fmt: skip
+    """Line up the coefficients of all resamples, and take quantiles."""
+    terms = [
+        (j, int(feature))
+        for j in range(len(found))
+        for feature in [*_ever(j, [found, *resampled]), *[_INTERCEPT] * bool(estimator.fit_intercept)]
+    ]
+    places = {term: i for i, term in enumerate(terms)}
+    samples = np.zeros((len(resampled) + 1, len(terms)))
+    for row, equations in zip(samples, [found, *resampled], strict=True):
+        for j, (support, x, intercept) in enumerate(equations):
+            row[[places[j, feature] for feature in support.tolist()]] = x
+            if estimator.fit_intercept:
+                row[places[j, _INTERCEPT]] = intercept
+    coef, samples = samples[0], samples[1:]
+    low, high = np.quantile(samples, [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    if method == "basic":
+        low, high = 2.0 * coef - high, 2.0 * coef - low
+    names = _names(estimator, estimator._rows().shape[1])
+    return Intervals(
+        feature=np.array([feature for _, feature in terms], dtype=np.int64),
+        equation=np.array([j for j, _ in terms], dtype=np.int64),
+        coef=coef,
+        low=low,
+        high=high,
+        standard_error=samples.std(axis=0, ddof=1),
+        frequency=np.mean(samples != 0.0, axis=0),
+        samples=samples,
+        confidence_level=level,
+        n_failed=n_failed,
+        names=tuple("intercept" if feature == _INTERCEPT else names[feature] for _, feature in terms),
+        classes=tuple(map(str, estimator.classes_)) if len(found) > 1 else (),
+        reselected=reselected,
+    )
+
+
+def _ever(j: int, models: list[list[Equation]]) -> Iterator[int]:
+    """Features that any model has in its equation j, ascending."""
+    return iter(np.unique(np.concatenate([model[j][0] for model in models])).tolist())
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Stability
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    r"""How often each feature was chosen on halves of the samples.
+
+    Attributes
+    ----------
+    frequency : array of shape (n_features,)
+        The fraction of the halves on which a feature was chosen (with groups: its group; with several classes: for any of them).
+    threshold : float
+        The frequency from which a feature counts as stable. `dataclasses.replace(stability, threshold=...)` has another.
+    n_selected : float
+        The mean number of features (or groups) chosen on a half, besides those to keep.
+    n_choices : int
+        Of how many.
+    feature_names : tuple of str
+    """
+
+    frequency: Vector = field(repr=False)
+    threshold: float
+    n_selected: float
+    n_choices: int
+    feature_names: tuple[str, ...] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _check_between("threshold", self.threshold, 0.5, 1.0, closed=True)
+
+    @property
+    def selected(self) -> Indices:
+        """The stable features, ascending."""
+        return np.flatnonzero(self.frequency >= self.threshold * (1.0 - 1e-12))
+
+    @property
+    def error_bound(self) -> float:
+        r"""At most so many of the stable features (or groups) are expected to be false; see `stability_selection`."""
+        return self.n_selected**2 / ((2.0 * self.threshold - 1.0) * self.n_choices)
+
+    def get_feature_names_out(self) -> Array:
+        """Return the names of the stable features."""
+        return np.array([self.feature_names[j] for j in self.selected], dtype=object)
+
+    def to_frame(self) -> DataFrame:
+        """Return a table of the features that were ever chosen, the most frequent first; needs pandas."""
+        order = self._order()
+        return _frame({
+            "feature": [self.feature_names[j] for j in order],
+            "frequency": self.frequency[order],
+            "stable": np.isin(order, self.selected),
+        })  # fmt: skip
+
+    def plot(self) -> Figure:
+        """Draw how often the features were chosen, the most frequent on top, and the threshold; needs matplotlib."""
+        _need_matplotlib()
+        from diht.report.plots import BOUND, Bars, draw_coefficients
+
+        order = self._order()
+        bars = Bars("", [self.feature_names[j] for j in order], self.frequency[order])
+        figure = draw_coefficients([bars], "how often a feature was chosen", "fraction of the half samples")
+        figure.axes[0].axvline(self.threshold, color=BOUND, linewidth=1.5, linestyle="--")
+        figure.axes[0].set_xlim(0.0, 1.12)
+        return figure
+
+    def _order(self) -> Indices:
+        ever = np.flatnonzero(self.frequency)
+        return np.asarray(ever[np.argsort(-self.frequency[ever], kind="stable")])
+
+
+def stability_selection(
+    estimator: Estimator,
+    X: Any,
+    y: ArrayLike,
+    *,
+    n_resamples: int = 100,
+    threshold: float = 0.75,
+    complementary: bool = True,
+    sample_weight: ArrayLike | None = None,
+    random_state: Any = None,
+    n_jobs: int | None = None,
+    offset: ArrayLike | None = None,
+) -> Stability:
+    r"""Count how often each feature is chosen on random halves of the samples.
+
+    Parameters
+    ----------
+    estimator : SparseRegressor, SparseClassifier, or one of those that choose k
+        A fitted estimator, which is fitted anew to every half; one of those with `CV` chooses k and lam anew, too. For a fixed k
+        take ``SparseRegressor(k=model.best_k_, lam=model.best_lam_)``.
+    X, y, sample_weight, offset
+        The data, as in `debiased`.
+    n_resamples : int, default=100
+        Number of halves.
+    threshold : float, default=0.75
+        The frequency from which a feature counts as stable, above 1/2.
+    complementary : bool, default=True
+        Whether halves come in pairs without a common sample (Shah and Samworth, 2013), so that `n_resamples` is even. The bound
+        below then holds for any number of halves, not only for all that there are.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws.
+    n_jobs : int or None, default=None
+        Halves at a time, each in a thread of its own; -1 for all processors.
+
+    Returns
+    -------
+    Stability
+        The frequencies, the stable features (`selected`), the bound (`error_bound`), a table (`to_frame`) and a picture (`plot`).
+
+    Notes
+    -----
+    With q the mean number of features chosen on a half, :math:`\pi` the threshold and d features, the expected number V of false
+    ones among the stable ones is bounded (Meinshausen and Buehlmann, 2010, Theorem 1):
+
+    .. math:: E(V) \le \frac{q^2}{(2 \pi - 1) d} .
+
+    It is assumed that the false features are exchangeable, as likely to be chosen as one another, and that true ones are chosen no
+    less often than by guessing at random. Correlated features make the first doubtful; two copies of a true feature share its
+    frequency, and neither may be stable. q is the mean over the halves drawn here, an estimate. The bound is of use where q is
+    small beside :math:`\sqrt{d}`: choose k by it rather than by prediction. With groups all this speaks of groups; features to
+    keep are no choices and do not count.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from diht import SparseRegressor, stability_selection
+    >>> X = np.random.default_rng(0).normal(size=(200, 100))
+    >>> y = X[:, 3] - 2 * X[:, 8] + np.random.default_rng(1).normal(size=200)
+    >>> model = SparseRegressor(k=4, lam=0.1).fit(X, y)
+    >>> stability = stability_selection(model, X, y, n_resamples=20, random_state=0)
+    >>> stability.selected
+    array([3, 8])
+    >>> round(stability.error_bound, 2)
+    0.32
+    """
+    _check_whole("n_resamples", n_resamples, 2)
+    _check_between("threshold", threshold, 0.5, 1.0, closed=True)
+    if complementary and n_resamples % 2:
+        raise ValueError(f"n_resamples must be even for complementary pairs, got {n_resamples}")
+    data = _Data.of(estimator, X, y, sample_weight, offset)
+    d, pairs = data.X.shape[1], 1 + bool(complementary)
+    unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
+    choices_among(d, None, unfitted.keep, estimator.groups)  # there have to be some
+    constraint = constraint_of(1, d, None, unfitted.keep, estimator.groups, None)
+    inside = constraint.free(d)[1]
+    seeds = check_random_state(random_state).randint(2**31 - 1, size=n_resamples // pairs)
+
+    def halves(rng: np.random.Generator, rows: Indices) -> list[Indices]:
+        half, order = len(rows) // 2, rng.permutation(rows)
+        return [order[:half], order[half : 2 * half]][:pairs]
+
+    def job(i: int) -> Indices:
+        counts = data.drawn(int(seeds[i // pairs]), halves)[i % pairs]
+        return constraint.closure(np.union1d(data.fitted(unfitted, counts).support_, inside))
+
+    chosen = _each(job, n_resamples, n_jobs)
+    return Stability(
+        frequency=np.bincount(np.concatenate(chosen), minlength=d) / n_resamples,
+        threshold=float(threshold),
+        n_selected=float(np.mean([constraint.count(np.setdiff1d(features, inside)) for features in chosen])),
+        n_choices=constraint.choices(d),
+        feature_names=_names(estimator, d),
+    )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Arguments and tables
+
+
+def _check_whole(name: str, value: Any, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}, got {value!r}")
+
+
+def _check_between(name: str, value: Any, low: float, high: float, closed: bool = False) -> None:
+    inside = isinstance(value, Real) and (low < float(value) < high or (closed and float(value) == high))
+    if not inside:
+        raise ValueError(f"{name} must be above {low:g} and {'at most' if closed else 'below'} {high:g}, got {value!r}")
+
+
+def _frame(columns: dict[str, Any]) -> DataFrame:
+    try:
+        from pandas import DataFrame
+    except ImportError:
+        raise ImportError("to_frame needs pandas: pip install pandas") from None
+    return DataFrame(columns)
+
+
+def _need_matplotlib() -> None:
+    try:
+        import matplotlib  # noqa: F401 - the drawing itself imports it late
+    except ImportError:
+        raise ImportError("plot needs matplotlib: pip install 'diht[app]'") from None

@@ -1,0 +1,1 @@
+"""The relaxed problem, solved from sums and small matrices."""

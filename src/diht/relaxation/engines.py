@@ -1,0 +1,432 @@
+r"""Engines that minimise the relaxation on a working set of features.
+
+Each holds a model (w, b) with its value, a feasible dual point alpha and the gap between the two, all on its features, and knows
+how to improve them. Which one is best depends on the size of the working set alone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.bounds.duality import feasible
+from diht.bounds.rule import Rule, SparseVector
+from diht.constraints.base import Constraint
+from diht.losses import Loss
+from diht.numerics.line_search import longest_step
+from diht.problem import Problem
+from diht.relaxation.proximal import minimise_quadratic
+from diht.relaxation.quadratic import Minimiser
+from diht.relaxation.smoothing import Central, Moreau
+from diht.samples import Intercept, Rows
+
+__all__ = ["Engine", "engine_for"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_NEWTON = 5e8  # operations of a Hessian up to which Newton's method is preferred
+_LARGEST = 2000  # features in groups, or of several targets, whose quadratic is solved by proximal steps
+_NEWTON_ENTRIES = 2e7  # entries of the working set's dense copy
+# Of an X that is dense itself (bytes for each entry): a Hessian of so many columns takes no longer than some epochs of ascent.
+_DENSE, _NEWTON_DENSE, _NEWTON_EACH = 4.0, 1e8, 300.0
+_WORK = 2e5  # entries that coordinate ascent reads between two looks at its gap
+_FEWEST_EPOCHS, _MOST_EPOCHS = 2, 20
+_STRENGTH = 0.3  # of the proximal term, as a multiple of lam, at least
+_INNER = 0.1  # accuracy of a quadratic model's solution, relative to the gap
+_SIZES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)  # of a step
+_LONG = 0.1  # a size from which on a step is taken at once; where it must be shorter, its model of the loss is wrong
+_MORE_SIZES = tuple(0.5**i for i in range(60))  # where the curvature of the loss has no bound
+_ATTEMPTS, _FUTILE = 6, 2
+_ARMIJO = 1e-4
+_SMOOTHING = 0.1  # of a loss with flat parts or kinks, in units of the targets, at first
+_LEAST_SMOOTHING = 1e-12
+_SHARPER = 0.1  # by which it falls
+_EXACT = 1e-12  # relative gap that rounding hides
+_PROGRESS = 0.01  # share of the gap, or of the smoothing, that a step must gain
+_IDLE = 15  # Newton steps in a row without any such gain after which there will be none: rounding keeps the gap open
+_IN_VAIN = 30  # and without one of the gap
+_INEXACT = 8  # quadratic models in a row whose solutions rounding keeps from being as accurate as the gap asks for
+
+
+class Engine(ABC):
+    """A model of the relaxation on some features, and the means to improve it."""
+
+    many = False  # whether so many models are to come that compiled sums pay, however short
+
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows) -> None:
+        self.problem, self.samples = problem, problem.samples
+        self.constraint: Constraint = problem.constraint if features is None else problem.constraint.within(features)
+        self.alpha = alpha
+        self.rule: Rule | None = None  # that alpha follows from, where it was measured and there is one
+        self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, self.samples.full(0.0)
+        self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
+        self.g = np.zeros_like(self.w)  # X'(s alpha) over its features
+
+    def constraint_size(self, features: Indices | None) -> int:
+        """Number of features."""
+        return self.problem.shape[1] if features is None else len(features)
+
+    @abstractmethod
+    def improve(self) -> None:
+        """Make some steps, and measure the gap."""
+
+    def gradient(self) -> Vector | None:
+        """Return X'(s alpha) over all features, as the problem's design computes it, where it is known."""
+        return None
+
+    def hides(self, gap: float) -> bool:
+        """Whether a gap is so narrow that no dual point which the engine finds can close any of it."""
+        return False
+
+    def take(self, w: Vector, product: Rows, b: Intercept) -> None:
+        """Take a model, given Xw, with its best intercept (searched from b)."""
+        problem, samples = self.problem, self.samples
+        if problem.fit_intercept:
+            b = samples.best_intercept(problem.loss, product, b, self.many)
+        self.w, self.b, self.u = w, b, samples.shifted(product, b)
+        self.value = samples.value(problem.loss, self.u) + problem.lam * self.constraint.relaxation(w)
+
+    def measure(self, alpha: Rows, g: Vector, rule: Rule | None = None) -> None:
+        """Keep a dual point, and its rule, if it is the best so far, given X'(s alpha), and measure the gap."""
+        problem = self.problem
+        dual = -self.samples.conjugate(problem.loss, alpha) - self.constraint.opposite.value(g) / (2.0 * problem.lam)
+        if dual >= self.dual:
+            self.alpha, self.dual, self.g, self.rule = alpha, dual, g, rule
+        self.gap = self.value - self.dual
+
+
+class AscentEngine(Engine):
+    """Coordinate ascent around a proximal point: for many features, or many samples."""
+
+    def __init__(
+        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, seed: int
+    ) -> None:
+        super().__init__(problem, features, alpha)
+        m, inside, _ = self.constraint.free(len(self.w))
+        held = np.zeros(len(self.w) if len(inside) else 0, dtype=bool)
+        held[inside] = True
+        self.ascent = self.samples.proximal_ascent(
+            features, problem.loss, problem.lam, problem.fit_intercept, m, held, self.samples.copy(alpha), seed
+        )
+        kappa = max(self.ascent.strength, _STRENGTH * problem.lam)
+        self.w, self.b = (w if features is None else w[features]).copy(), b
+        self.ascent.restart(kappa, self.w, b)
+        self.epochs = int(np.clip(_WORK / max(1, self.ascent.part.nbytes // 12), _FEWEST_EPOCHS, _MOST_EPOCHS))
+
+    def improve(self) -> None:
+        """Make some epochs."""
+        problem = self.problem
+        self.ascent.run(self.epochs)
+        w, b = self.ascent.model
+        # Kept with its g, while the ascent goes on.
+        alpha = feasible(problem, self.samples.copy(self.ascent.alpha))
+        product, g = self.ascent.products(w, alpha)
+        self.take(w.copy(), product, b)
+        self.measure(alpha, g)
+
+    def gradient(self) -> Vector | None:
+        """Return X'(s alpha) if it was computed on the problem's own design, all features, centred and scaled as they are."""
+        return self.g if self.ascent.part is self.problem.design and self.dual > -np.inf else None
+
+
+class NewtonEngine(Engine):
+    r"""Proximal Newton method: the loss is replaced by its quadratic model, whose relaxation is solved on a Gram matrix.
+
+    A loss whose conjugate has an end of its domain is smoothed by a barrier there, as in interior point methods: see `Central`. One
+    with kinks but of unknown form is replaced by its Moreau envelopes. `many` says that it will be restarted so often that all is
+    compiled.
+    """
+
+    def __init__(
+        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, many: bool = False
+    ) -> None:
+        super().__init__(problem, features, alpha)
+        part = self.samples if features is None else self.samples.columns(features)
+        self.part = part.formed()
+        self.curved = part if part.design.has_short_rows else self.part  # of which Hessians are formed
+        if features is not None:
+            problem.design.count_reads_of(part.design)
+        self.minimise, self.many = Minimiser(problem.shape[0], many), many
+        self.largest = 0.0  # eigenvalue of the Hessian, estimated
+        self.predicted = alpha  # the dual point that the last step was to lead to
+        self.predicted_by: Rule | None = None  # and its rule
+        self.begin(w if features is None else w[features], b)
+
+    def restart(self, problem: Problem, w: Vector, alpha: Rows) -> None:
+        """Take up another constraint on the same features, from a model and a dual point."""
+        self.problem, self.samples = problem, problem.samples
+        self.constraint, self.alpha, self.predicted = problem.constraint, alpha, alpha
+        self.rule = self.predicted_by = None
+        self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
+        self.begin(w, self.b)
+
+    def begin(self, w: Vector, b: Intercept) -> None:
+        """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
+        self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
+        self.m, inside, outside = self.constraint.free(len(w))
+        self.state = np.zeros(len(w), dtype=np.int8)
+        self.state[inside], self.state[outside] = 1, -1
+        self.size = self.samples.target_size
+        self.smooth(_SMOOTHING)
+        w = w.copy()
+        w[outside] = 0.0
+        if self.m <= 0:
+            w[self.state == 0] = 0.0
+        nothing = self.smoothed(np.zeros_like(w), self.samples.full(0.0), b)
+        self.model = min(self.smoothed(w, self.part.margins(w), b), nothing, key=lambda model: model.value)
+        self.take(self.model.w, self.model.product, self.model.b)
+
+    def smooth(self, strength: float) -> None:
+        """Take the loss with so much smoothing, in units of the targets' size."""
+        loss = self.problem.loss
+        self.strength = strength
+        if loss.pieces is not None and loss.pieces.is_bounded:
+            self.loss: Loss = Central(loss, strength * self.size)
+        elif not loss.differentiable:
+            self.loss = Moreau(loss, strength * self.size)
+        else:
+            self.loss, self.strength = loss, 0.0
+
+    def smoothed(self, w: Vector, product: Rows, b: Intercept) -> _Model:
+        """The model of w with its best intercept, for the smoothed loss."""
+        problem = self.problem
+        if problem.fit_intercept:
+            b = self.samples.best_intercept(self.loss, product, b, self.many)
+        value = self.samples.value(self.loss, self.samples.shifted(product, b))
+        return _Model(w, product, b, value + problem.lam * self.constraint.relaxation(w))
+
+    def improve(self) -> None:
+        """Make one step, with less smoothing once that has done its work."""
+        problem, model, strength = self.problem, self.model, self.strength
+        if self.strength and self.smoothed_gap(model) <= self.strength * self.size:
+            self.smooth(max(_SHARPER * self.strength, _LEAST_SMOOTHING))
+            model = self.smoothed(model.w, model.product, model.b)
+        new = self.step(model)
+        self.finished = new is model and (not self.strength or self.strength <= _LEAST_SMOOTHING)
+        if new is model and not self.finished:
+            self.smooth(max(_SHARPER * self.strength, _LEAST_SMOOTHING))
+            new = self.smoothed(model.w, model.product, model.b)
+        self.model = new
+        self.take(new.w, new.product, new.b)
+        self.predicted = feasible(problem, self.predicted)
+        own = feasible(problem, self.slopes(new))
+        for alpha, rule in ((own, self.rule_of(new)), (self.predicted, self.predicted_by)):
+            self.measure(alpha, self.part.pull(alpha), rule)
+        narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
+        lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
+        self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
+        self.in_vain = 0 if narrower else self.in_vain + 1
+        self.least_gap = min(self.gap, self.least_gap)
+        in_vain = self.idle >= _IDLE or self.in_vain >= _IN_VAIN or self.inexact >= _INEXACT
+        self.finished = self.finished or in_vain
+        problem.design.count(
+            5.0 * self.part.design.nbytes / max(1, problem.design.nbytes)
+        )  # a Hessian and four products
+
+    def hides(self, gap: float) -> bool:
+        """Whether it is far below what the least smoothing costs a dual point."""
+        return self.strength > 0.0 and gap <= _PROGRESS * _LEAST_SMOOTHING * self.size
+
+    def slopes(self, model: _Model) -> Rows:
+        """Derivatives of the smoothed loss, which are in F."""
+        return self.samples.slopes(self.loss, self.samples.shifted(model.product, model.b))
+
+    def rule_of(self, model: _Model) -> Rule:
+        """The rule of these."""
+        return Rule(SparseVector.of(model.w), model.b, self.loss)
+
+    def smoothed_gap(self, model: _Model) -> float:
+        """Gap of the smoothed relaxation."""
+        return model.value - max(map(self.smoothed_dual, (self.slopes(model), self.predicted)))
+
+    def smoothed_dual(self, alpha: Rows) -> float:
+        """Dual value for the smoothed loss."""
+        value = self.constraint.opposite.value(self.part.pull(alpha))
+        return -self.samples.conjugate(self.loss, alpha) - value / (2.0 * self.problem.lam)
+
+    def step(self, model: _Model) -> _Model:
+        """Return a better model, or the same if there is none.
+
+        Where the curvature at the model is that of a small region only, a short step and one with the mean curvature of a longer
+        step compete: either may gain a thousand times less than the other.
+        """
+        samples = self.samples
+        margins, best = samples.shifted(model.product, model.b), model
+        slopes = self.predicted = self.slopes(model)
+        self.predicted_by = self.rule_of(model)
+        gradient = self.part.pull(slopes)
+        curvature = samples.curvatures(self.loss, margins)
+        futile = 0  # attempts in a row of which no size will do
+        for attempt in range(1 if self.loss.coupled else _ATTEMPTS):
+            if attempt == _ATTEMPTS - 1 and self.loss.mu > 0.0:
+                curvature = samples.full(1.0 / self.loss.mu)  # no less than the true one anywhere
+            target, promised = self.minimiser(model, gradient, curvature)
+            if not promised > _EXACT * abs(model.value):
+                break
+            direction = target - model.w
+            change = self.part.margins(direction)
+            if attempt == 0:
+                drift = samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
+                self.predicted = self.linear_slopes(slopes, curvature, change, drift)
+                self.predicted_by = replace(self.predicted_by, step=SparseVector.of(direction), drift=drift)
+            taken = self.descent(model, direction, change, promised)
+            if taken is None:
+                futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
+                if futile == _FUTILE:
+                    break
+            else:
+                size, trial = taken
+                best, futile = min(best, trial, key=lambda found: found.value), 0
+                if size >= _LONG:
+                    return best
+            curvature = self.secant(margins, change)
+        return best if model.value - best.value > _EXACT * abs(model.value) else model
+
+    def descent(self, model: _Model, direction: Vector, change: Rows, promised: float) -> tuple[float, _Model] | None:
+        """Return the longest step that gains a share of what its size promises, and the model that it leads to."""
+
+        def trial(size: float) -> _Model:
+            return self.smoothed(model.w + size * direction, self.samples.moved(model.product, change, size), model.b)
+
+        def gains(trial: _Model, size: float) -> bool:
+            return trial.value <= model.value - _ARMIJO * size * promised
+
+        return longest_step(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES, trial, gains)
+
+    def linear_slopes(self, slopes: Rows, curvature: Rows, change: Rows, drift: Intercept) -> Rows:
+        """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.
+
+        They are the dual point of the quadratic model: where the loss bends so sharply that rounding of the margins moves the
+        slopes, these satisfy the optimality conditions and those of the new model do not.
+        """
+        bent = self.samples.bent(curvature, change, drift)
+        return self.samples.map(lambda y, s, a, c: a + c, slopes, bent)
+
+    def secant(self, margins: Rows, change: Rows) -> Rows:
+        """Mean curvature of each sample's loss along a change of the margins that went too far."""
+        loss = self.loss
+
+        def mean(y: Vector, s: Vector, u: Vector, v: Vector) -> Vector:
+            far = np.abs(v) > 1e-9 * (1.0 + np.abs(u))
+            rise = loss.derivative(u + v, y) - loss.derivative(u, y)
+            return np.asarray(np.where(far, rise / np.where(far, v, 1.0), loss.second_derivative(u, y)))
+
+        return self.samples.map(mean, margins, change)
+
+    def minimiser(self, model: _Model, gradient: Vector, curvature: Rows) -> tuple[Vector, float]:
+        """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
+        n, lam = len(model.w), self.problem.lam
+        K = np.empty((n + 1, n + 1))
+        H = K[:n, :n]
+        H[:] = self.curved.hessian(curvature, self.problem.fit_intercept)
+        pull = H @ model.w
+        K[n, :n] = K[:n, n] = pull - gradient
+        # Twice the quadratic model, plus a constant that makes it twice the value at w.
+        omega = self.constraint.relaxation(model.w)
+        K[n, n] = 2.0 * (model.value - lam * omega) + float(model.w @ (pull - 2.0 * gradient))
+        self.largest = max(self.largest, float(np.abs(H).sum(axis=1).max(initial=0.0)) / max(1.0, np.sqrt(n)))
+        p, c = model.w.copy(), np.empty(n)
+        gap = min(self.gap, abs(model.value))
+        tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
+        if not self.constraint.is_plain:
+            start = max(self.largest, 1e-3 * lam)
+            p, fall, self.largest, solved = minimise_quadratic(
+                H, gradient, self.constraint, lam, model.w, start, min(tol, 1e-3) * abs(model.value)
+            )
+            self.inexact = 0 if solved else self.inexact + 1
+            return p, fall
+        found = self.minimise(
+            K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0,
+            max(self.largest, 1e-3 * lam), p, c, min(tol, 1e-3),
+        )  # fmt: skip
+        self.largest = found.curvature
+        return p, model.value - 0.5 * found.value
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    w: Vector
+    product: Rows  # Xw
+    b: Intercept
+    value: float
+
+
+class GradientEngine(Engine):
+    """Accelerated proximal gradients: for a loss without compiled steps on many features."""
+
+    def __init__(self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept) -> None:
+        super().__init__(problem, features, alpha)
+        self.part = self.samples if features is None else self.samples.columns(features)
+        size = self.samples.target_size
+        self.loss = problem.loss if problem.loss.differentiable else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
+        self.bounded = self.loss.mu > 0.0
+        self.curvature = self.part.spectral_bound() / (self.loss.mu if self.bounded else 1.0)
+        self.point = (w if features is None else w[features]).copy()
+        self.last, self.momentum, self.b = self.point.copy(), 1.0, b
+
+    def improve(self) -> None:
+        """Make some steps."""
+        problem = self.problem
+        for _ in range(10):
+            product = self.part.margins(self.point)
+            b = self.samples.best_intercept(self.loss, product, self.b) if problem.fit_intercept else 0.0
+            u = self.samples.shifted(product, b)
+            w = self.proximal(self.part.pull(self.samples.slopes(self.loss, u)), u, b)
+            following = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * self.momentum**2))
+            if (self.point - w) @ (w - self.last) > 0.0:
+                following = self.momentum = 1.0
+            self.point = w + (self.momentum - 1.0) / following * (w - self.last)
+            self.last, self.momentum, self.b = w, following, b
+        self.take(w, self.part.margins(w), self.b)
+        alpha = feasible(problem, self.samples.slopes(self.loss, self.u))
+        self.measure(alpha, self.part.pull(alpha), Rule(SparseVector.of(w), self.b, self.loss))
+
+    def rise(self, y: Vector, u: Vector, before: Vector) -> Vector:
+        """By how much the losses rise."""
+        return np.asarray(self.loss.value(u, y) - self.loss.value(before, y))
+
+    def proximal(self, gradient: Vector, u: Rows, b: Intercept) -> Vector:
+        """A proximal step from the point; where the curvature has no bound, one that the loss at its end agrees with."""
+        problem = self.problem
+        if not self.bounded:
+            self.curvature *= 0.7  # what it was far from here need not be paid for ever
+        while True:
+            step = 1.0 / max(self.curvature, 1e-3 * problem.lam)
+            w = self.constraint.prox(self.point - step * gradient, step * problem.lam)
+            if self.bounded:
+                return w
+            change = w - self.point
+            rise = self.samples.total(self.rise, self.part.margins(w, b), u)
+            model = float(gradient @ change) + 0.5 * float(change @ change) / step
+            size = self.samples.value(self.loss, u)
+            if rise <= model + _EXACT * size or not np.any(change):
+                return w
+            self.curvature = 2.0 / step
+
+
+def engine_for(
+    problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, seed: int = 0
+) -> Engine:
+    """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
+    size = problem.shape[1] if features is None else len(features)
+    compiled = problem.loss.kernel() is not None and problem.samples.whole
+    if newton_pays(problem, size):
+        return NewtonEngine(problem, features, alpha, w, b)
+    if compiled and problem.constraint.is_plain:
+        return AscentEngine(problem, features, alpha, w, b, seed)
+    return GradientEngine(problem, features, alpha, w, b)
+
+
+def newton_pays(problem: Problem, n_features: int) -> bool:
+    """Whether a Hessian of so many features is cheap enough."""
+    design = problem.samples.design
+    if not problem.constraint.is_plain and n_features > _LARGEST:
+        return False
+    limit, entries = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON, design.entries(n_features)
+    if design.nbytes >= _DENSE * design.entries():
+        return entries <= _NEWTON_DENSE and design.dense_gram_cost(n_features) <= max(limit, _NEWTON_EACH * entries)
+    return entries <= _NEWTON_ENTRIES and design.dense_gram_cost(n_features) <= limit

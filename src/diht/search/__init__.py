@@ -1,0 +1,1 @@
+"""Supports: exchanges of features, which exchanges may still gain, the pool of models."""

@@ -1,0 +1,157 @@
+"""Swaps until none improves a model, with the proof that none does.
+
+Each unit of the model is left out in turn and the others are fitted. Lower bounds on the models with one unit more
+(`diht.search.joining`) rule most of them out; the others are fitted, the most promising first. A model is swap-optimal once all of
+its units have been left out since it last changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.fit import Fit
+from diht.problem import Problem
+from diht.refit import never, refit
+from diht.samples import Intercept
+from diht.search.joining import Effort, Joining
+from diht.search.pool import Pool
+
+__all__ = ["SwapOptimum", "swap_optimum"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+
+class SwapOptimum(NamedTuple):
+    """Where swaps have led.
+
+    Attributes
+    ----------
+    fit : Fit
+        The model.
+    left : float
+        What a swap can still gain, at most: 0 if none gains more than the tolerance, infinite where not all have been looked at.
+    """
+
+    fit: Fit
+    left: float
+
+
+def swap_optimum(
+    problem: Problem,
+    fit: Fit,
+    *,
+    rtol: float = 1e-9,
+    effort: float = np.inf,
+    patience: float = np.inf,
+    stop: Callable[[], bool] = never,
+    pool: Pool | None = None,
+) -> SwapOptimum:
+    """Exchange units of a fitted model until no exchange lowers the objective by more than `rtol` of it.
+
+    Parameters
+    ----------
+    problem : Problem
+    fit : Fit
+        A model, whose support is fitted first.
+    rtol : float
+    effort : float
+        Limit on the work, in entries of X that are looked at once.
+    patience : float
+        Limit on the work since a swap last improved the model.
+    stop : callable
+        Asked before every fit; True ends the search.
+    pool : Pool, optional
+        Is given every model met.
+    """
+    search = _Search(problem, rtol, Effort(effort, patience), stop, pool)
+    fit, thorough = search.fit(fit.support, fit.w, fit.b), False
+    waiting = search.units(fit)
+    while waiting:
+        if search.ended():
+            return SwapOptimum(fit, np.inf)
+        better, left = search.without(fit, waiting[0], thorough)
+        if better is None and left > 0.0 and thorough:
+            return SwapOptimum(fit, left if len(waiting) == 1 else np.inf)
+        waiting.popleft()
+        if better is not None:  # more swaps are likely to follow: a glance at each unit finds them sooner
+            search.effort.pay()
+            fit, waiting, thorough = better, search.units(better), False
+        elif not waiting and not thorough:
+            waiting, thorough = search.units(fit), True
+    return SwapOptimum(fit, 0.0)
+
+
+_TRIES = 2  # units whose models are fitted at a glance
+_CALLS = 20_000  # entries that are looked at in the time that the calls of a fit take, however small it is
+_NOTHING = -1  # in place of a unit that leaves
+
+
+class _Search:
+    def __init__(
+        self, problem: Problem, rtol: float, effort: Effort, stop: Callable[[], bool], pool: Pool | None
+    ) -> None:
+        self.problem, self.constraint, self.rtol = problem, problem.constraint, rtol
+        self.effort, self.stop, self.pool = effort, stop, pool
+        d = problem.shape[1]
+        _, self.inside, _ = self.constraint.free(d)
+        self.unit, self.norms = self.constraint.unit_of(d), problem.design.column_norms()
+
+    def units(self, fit: Fit) -> deque[int]:
+        """Return what may leave, first what costs least, each alone; nothing, too, where there is room for more."""
+        size = self.constraint.squares(fit.w * self.norms)
+        free = np.setdiff1d(self.unit[fit.support], self.unit[self.inside])
+        order = deque(free[np.argsort(size[free], kind="stable")].tolist())
+        if len(self.constraint.joining(fit.support, fit.n_features)):
+            order.appendleft(_NOTHING)
+        return order
+
+    def without(self, fit: Fit, unit: int, thorough: bool) -> tuple[Fit | None, float]:
+        """Return a better model without a unit, if there is one, and else what could still be gained, at most.
+
+        Where that is not done thoroughly, only what promises most is looked at, and nothing is known of the gain.
+        """
+        less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
+        units = np.unique(self.unit[self.constraint.joining(less.support, fit.n_features)])
+        target = fit.objective - self.rtol * abs(fit.objective)
+        joining = Joining(self.problem, less, units[units != unit], target, self.effort)
+        fitted: set[int] = set()
+        if not thorough:
+            return self.first_better(less, joining, joining.glance()[:_TRIES], fitted), np.inf
+        for stage, _ in enumerate(joining.stages()):
+            better = self.first_better(less, joining, joining.open[: int(stage > 0)], fitted)
+            if better is not None:
+                return better, 0.0
+        better = self.first_better(less, joining, joining.open, fitted)
+        missed = [joining.bounds[at] for at in joining.open.tolist() if at not in fitted]
+        return better, 0.0 if better is not None or not missed else fit.objective - float(min(missed))
+
+    def first_better(self, less: Fit, joining: Joining, places: Indices, fitted: set[int]) -> Fit | None:
+        """Fit the models with each of some units until one reaches the target; note which were fitted."""
+        for at in [at for at in places.tolist() if at not in fitted]:
+            if self.ended():
+                return None
+            fitted.add(at)
+            features, w = np.flatnonzero(self.unit == joining.units[at]), less.w
+            w[features] = joining.t[at]
+            other = self.fit(np.union1d(less.support, features), w, less.b)
+            if other.objective < joining.target:
+                return other
+        return None
+
+    def ended(self) -> bool:
+        """Whether no more may be done."""
+        return self.effort.is_spent or self.stop()
+
+    def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
+        """Return the best model on some features, well within the tolerance for swaps."""
+        self.effort.spend(_CALLS + float(self.problem.shape[0]) * (len(support) + 1))
+        fit = refit(self.problem, support, w, b, 1e-2 * self.rtol)
+        if self.pool is not None:
+            self.pool.add(fit)
+        return fit

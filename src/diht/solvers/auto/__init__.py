@@ -1,0 +1,140 @@
+"""The default: a list of stages that find models or prove bounds, each where the profile of the problem asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from diht.fit import Fit
+from diht.numerics.threads import blas_threads
+from diht.problem import Problem
+from diht.refit import never, refit
+from diht.search.pool import Pool
+from diht.solvers.auto.profile import USEFUL
+from diht.solvers.auto.stages import (
+    Beginning,
+    Continuation,
+    DualRounding,
+    EarlyShift,
+    ForwardSelection,
+    LargerRidge,
+    Perturbation,
+    RelaxationRounding,
+    RelaxationSolution,
+    Reselection,
+    RidgeRounding,
+    RowSample,
+    Shift,
+    Stage,
+    SwapOptimality,
+    Swaps,
+)
+from diht.solvers.auto.state import REFIT, AutoState
+from diht.solvers.base import Point, Solver, Start
+
+__all__ = ["STAGES", "Auto"]
+
+STAGES: tuple[Stage, ...] = (
+    Beginning(),  # the start's model, the first dual point's bound
+    RowSample(),  # a first model: of many rows, that of some,
+    RidgeRounding(),  # of a small X,
+    DualRounding(),  # of a large one,
+    ForwardSelection(),  # and under a weak ridge
+    EarlyShift(),  # squared loss, more samples than features: swaps, a larger ridge from the data's curvature
+    RelaxationSolution(),  # the bound of all other problems, and roundings
+    RelaxationRounding(),
+    Swaps(),  # local search around the incumbent
+    Shift(),  # squared loss: a larger ridge for the features that screening leaves
+    Continuation(),  # further starts while the gap is loose: larger ridges,
+    LargerRidge(),  # swaps for larger ridges where lam is negligible,
+    Reselection(),  # forward selection for losses other than the squared one,
+    Perturbation(),  # and restarts without a few features of the incumbent
+    SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
+)
+
+_EXACT_REFIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
+
+
+@dataclass(frozen=True)
+class Auto(Solver):
+    """Solve the relaxation, round its solutions for several ridges, repair them by swaps, and prove how good the best is.
+
+    Parameters
+    ----------
+    random_state : int
+        Seed of all that is random.
+    """
+
+    random_state: int = 0
+
+    sums_suffice: ClassVar[bool] = True
+    stages: ClassVar[tuple[Stage, ...]] = STAGES
+
+    def init(self, problem: Problem, start: Start) -> AutoState:
+        """Plan the work."""
+        state = AutoState(problem, start, self.random_state)
+        state.work, state.solve_part = self._work(state), partial(self._solved, start.stop)
+        self.advance(problem, state)
+        return state
+
+    def _solved(self, stop: Callable[[], bool], problem: Problem) -> AutoState:
+        """Go through all stages on another problem, unless the time is up."""
+        state = AutoState(problem, Start(stop=stop), self.random_state)
+        with blas_threads(problem.design.long_products):
+            for _ in self._work(state):
+                if stop():
+                    break
+        return state
+
+    def _work(self, state: AutoState) -> Iterator[None]:
+        for stage in self.stages:
+            if state.is_open and stage.applies(state.profile):
+                yield from stage.run(state)
+
+    def first(self, problem: Problem, state: AutoState, start: Start) -> Point:
+        """Return the start, which the first piece of the work has evaluated."""
+        return self.observe(problem, state)
+
+    def advance(self, problem: Problem, state: AutoState) -> None:
+        """Do the next piece of the work."""
+        state.done = next(state.work, _ENDED) is _ENDED
+
+    def observe(self, problem: Problem, state: AutoState) -> Point:
+        """Return the best model so far and the best bound."""
+        assert state.bound is not None
+        return Point(state.best, state.bound.alpha, bound=state.bound)
+
+    def finished(self, state: AutoState) -> bool:
+        """Tell whether all is done."""
+        return state.done
+
+    def pool(self, state: AutoState) -> Pool:
+        """Return the models that came closest to the best."""
+        return state.pool
+
+    def swap_optimal(self, state: AutoState) -> bool | float:
+        """Tell whether a swap could improve the best model, or by how much at most."""
+        return state.swap_optimal
+
+    def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point | None:
+        """Swap while that improves the best model, as far as the limits allow, and fit it once more: that may prove more."""
+        if state.is_open:
+            state.search(np.flatnonzero(best.w), best.w, best.b)
+        state.settle()
+        best = state.best
+        if state.refitted is not None and np.array_equal(best.support, state.refitted):
+            return self.observe(problem, state)
+        costly = problem.shape[0] * float(len(best.support)) ** 2 > _EXACT_REFIT
+        fine = max(REFIT, USEFUL * state.gap / max(abs(state.objective), np.finfo(float).tiny))
+        rtol, stop = (fine, state.stop) if costly else (0.0, never)
+        fit = refit(problem, best.support, best.w, best.b, rtol, stop)
+        state.pool.add(fit)
+        state.prove_by(fit)
+        return self.observe(problem, state)
+
+
+_ENDED = object()

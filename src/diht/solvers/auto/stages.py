@@ -1,0 +1,372 @@
+"""The stages of `auto`: where each applies, and what it does to find a better model or to prove more."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.bounds.duality import upper_bound
+from diht.bounds.shift import in_play, others, problem_gram, smallest_eigenvalue
+from diht.design.gram import Gram
+from diht.problem import Problem
+from diht.refit import refit
+from diht.relaxation.gram import GramRelaxation
+from diht.search.pool import Pool
+from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
+from diht.solvers.auto.relaxation_run import RelaxationRun
+from diht.solvers.auto.state import LOOSE, PERTURBATIONS, REFIT, SEARCH_READS, AutoState
+from diht.solvers.base import Start
+from diht.solvers.relaxed import Relaxed
+
+__all__ = [
+    "Beginning",
+    "Continuation",
+    "DualRounding",
+    "EarlyShift",
+    "ForwardSelection",
+    "LargerRidge",
+    "Perturbation",
+    "RelaxationRounding",
+    "RelaxationSolution",
+    "Reselection",
+    "RidgeRounding",
+    "RowSample",
+    "Shift",
+    "Stage",
+    "SwapOptimality",
+    "Swaps",
+    "shifts",
+]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_NONE: Indices = np.empty(0, dtype=np.int64)
+_ROUGH = 1e-3  # relative accuracy of the refit of a first rounding, and of the relaxations for larger ridges
+_FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give further starts
+_MOST_STEPS = 30  # on each of them
+_PROMISING = 0.01  # relative distance to the best objective at which a start in a large X is searched
+_SHIFT_ACCURACY = 1e-7
+_SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, and for each column
+_SAMPLED_MODELS = 3  # of theirs that are fitted to all rows
+_MOST_REMOVED = 3  # features that a perturbation forbids
+
+
+class Stage(ABC):
+    """A part of the work.
+
+    `run` yields where the loop may evaluate the state and end the solve. A stage begins only while there is a gap.
+    """
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return True
+
+    @abstractmethod
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# First models
+
+
+class Beginning(Stage):
+    """Evaluate the start, and the bound of the relaxation's first dual point."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        state.relaxation = RelaxationRun.begun(state.problem, state.start, state.random_state)
+        state.prove(state.relaxation.bound)
+        state.first = state.start.primal(state.problem)
+        state.pool.add(state.first)
+        yield
+
+
+class RowSample(Stage):
+    """Solve the problem of some of the rows, where there are many, fit its best supports, and go on from its relaxation."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.has_many_rows
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        assert state.solve_part is not None
+        assert state.relaxation is not None
+        n_rows = max(_SAMPLE, _SAMPLE_EACH * state.problem.shape[1])
+        part = state.solve_part(state.problem.sampled(n_rows, np.random.default_rng(state.random_state)))
+        state.sampled = True
+        for fit in list(part.pool)[:_SAMPLED_MODELS]:
+            state.fit(fit.support, fit.w, fit.b)
+            yield
+        if part.relaxation is not None:
+            state.relaxation.resume(part.relaxation.models()[0], part.relaxation.b)
+
+
+class RidgeRounding(Stage):
+    """Round a ridge regression on all features, where that takes milliseconds."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.has_cheap_ridge
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        problem = state.problem
+        w = problem.samples.ridge(0.5 * problem.lam, problem.fit_intercept)
+        if w is not None:
+            state.fit(problem.constraint.select(w), np.zeros(len(w)), state.first_b)
+            yield
+
+
+class DualRounding(Stage):
+    """Round the model of the first dual point of a large X; if the ridge is weak, a step on the relaxation for a larger one."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return not profile.has_cheap_ridge and not profile.is_small
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        assert state.relaxation is not None
+        problem, profile = state.problem, state.profile
+        larger = profile.has_weak_ridge and not profile.is_tiny_model
+        v = _first_step(problem.replaced(lam=profile.curvature), state) if larger else -state.relaxation.inner.g
+        state.pool.add(refit(problem, problem.constraint.select(v), None, state.first_b, _ROUGH, state.stop))
+        yield
+
+
+def _first_step(problem: Problem, state: AutoState) -> Vector:
+    """Return the model after one step on a relaxation."""
+    relaxed = Relaxed(random_state=state.random_state)
+    inner = relaxed.init(problem, Start(stop=state.stop))
+    relaxed.advance(problem, inner)
+    return relaxed.relaxed_model(problem, inner)
+
+
+class ForwardSelection(Stage):
+    """Add features one by one, then swap, before the relaxation: under a weak ridge that is loose and slow."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.starts_greedily
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        state.select_forward(state.first_b)
+        yield
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The relaxation
+
+
+class EarlyShift(Stage):
+    """Swap and shift after one step on the relaxation: with more samples than features that proves more, and sooner."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.is_shiftable and profile.is_tall
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        _advance(state)
+        yield
+        state.search_best()
+        yield from Shift().run(state)
+
+
+class RelaxationSolution(Stage):
+    """Solve the relaxation as far as that closes the gap; refit its roundings once their support no longer changes much."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        relaxation = state.relaxation
+        assert relaxation is not None
+        if relaxation.rounded is None:
+            _advance(state)
+        while not relaxation.suffices(state.gap):
+            if relaxation.is_worth_a_refit(state.gap):
+                yield from _refit(state, relaxation)
+            yield
+            if relaxation.solved:
+                return
+            _advance(state)
+
+
+def _advance(state: AutoState) -> None:
+    assert state.relaxation is not None
+    rounded = state.relaxation.advance()
+    state.prove(state.relaxation.bound)
+    state.pool.add(rounded)
+
+
+def _refit(state: AutoState, relaxation: RelaxationRun) -> Iterator[None]:
+    """Refit a rounding, and swap from there where the relaxation is far from its solution."""
+    rounded, reads = relaxation.rounded, state.problem.design.passes
+    assert rounded is not None
+    fit = state.fit(relaxation.support, rounded.w, rounded.b)
+    relaxation.note_refit(reads)
+    if relaxation.is_worth_a_descent(state.gap):
+        yield
+        state.descend(relaxation.support, fit.w, fit.b)
+
+
+class RelaxationRounding(Stage):
+    """Refit the roundings of the relaxation's model and of its dual point's; search from them after forward selection."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        assert state.relaxation is not None
+        for v in state.relaxation.models():
+            fit = state.fit(state.problem.constraint.select(v), v, state.relaxation.b)
+            if state.profile.starts_greedily and state.profile.is_small:
+                state.search(np.flatnonzero(fit.w), fit.w, fit.b)
+            yield
+
+
+class Swaps(Stage):
+    """Improve the incumbent by swaps and, for the squared loss, perturbations."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        state.search_best()
+        yield
+
+
+class Shift(Stage):
+    """Move curvature of the features in play into the ridge, screen, and again while features leave."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.is_shiftable
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        for p in shifts(state):
+            state.search(state.problem.constraint.select(p), p, state.best.b)
+            yield
+
+
+def shifts(state: AutoState, gram: Callable[[Problem, Indices], Gram] = problem_gram) -> Iterator[Vector]:
+    """Prove bounds of shifted relaxations, each on the features that the last one leaves in play; yield their models."""
+    problem, most = state.problem, float(min(MOST_SHIFTED, state.problem.shape[0]))
+    while state.is_open:
+        best, bound = state.best, state.bound
+        assert bound is not None
+        features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, best.w, best.b))
+        if not 0 < len(features) <= most:
+            return
+        most = PROGRESS * len(features)
+        known = gram(problem, features)
+        sigma = smallest_eigenvalue(problem, features, known)
+        if sigma == 0.0:
+            return
+        relaxation = GramRelaxation(problem, features, sigma, known)
+        solved = relaxation.solve(p0=best.w, tol=_SHIFT_ACCURACY)
+        origin = bound if len(others(problem, features)) else None
+        state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
+        yield solved.p
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Further starts, while the gap is loose
+
+
+class Continuation(Stage):
+    """Start from the relaxations for larger ridges, whose supports are less divided between correlated features."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        if not state.exceeds(LOOSE) or state.sampled:
+            return
+        problem, alpha = state.problem, None
+        searches_all = state.profile.is_small or problem.loss.is_squared_error
+        for factor in _FACTORS:
+            larger = problem.replaced(lam=factor * problem.lam)
+            relaxed = Relaxed(accuracy=_ROUGH, random_state=state.random_state)
+            inner = relaxed.init(larger, Start(alpha=alpha, stop=state.stop))
+            for _ in range(_MOST_STEPS):
+                if inner.settled or state.stop():
+                    break
+                relaxed.advance(larger, inner)
+            alpha = inner.engine.alpha
+            w = relaxed.relaxed_model(larger, inner)
+            support = problem.constraint.select(w)
+            fit = state.fit(support, w, inner.engine.b)
+            if searches_all or fit.objective <= (1.0 + _PROMISING) * state.objective:
+                state.search(support, fit.w, fit.b)
+            yield
+
+
+class LargerRidge(Stage):
+    """Swap for larger ridges, where gains are more than rounding, then for the problem's own."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.is_shiftable and profile.is_small and profile.has_negligible_ridge
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        if not state.exceeds(LOOSE):
+            return
+        for factor in _FACTORS:
+            larger, best, pool = state.problem.replaced(lam=factor * state.problem.lam), state.best, Pool()
+            fit = refit(larger, best.support, best.w, best.b, REFIT, state.stop)
+            pool.add(fit)
+            state.swap(larger, best.support, fit.w, fit.b, pool=pool)
+            assert pool.best is not None
+            state.fit(pool.best.support, pool.best.w, pool.best.b)
+            state.search_best()
+            yield
+
+
+class Reselection(Stage):
+    """Forward selection for losses other than the squared one, then swaps."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.is_small and profile.is_greedy and not profile.problem.loss.is_squared_error
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        if state.exceeds(LOOSE):
+            state.select_forward(0.0)
+            state.search_best()
+            yield
+
+
+class Perturbation(Stage):
+    """Forbid a few features of the incumbent, search, and search on with all allowed; the squared loss does so in every search."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.is_small and not profile.is_shiftable
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        rng, spent = np.random.default_rng(state.random_state), state.budget.within(SEARCH_READS)
+        for t in range(PERTURBATIONS):
+            undecided = state.screened()
+            if undecided is None or not state.exceeds(LOOSE) or spent():
+                return
+            best = state.best
+            free = np.setdiff1d(best.support, undecided.constraint.free(state.problem.shape[1])[1])
+            removed = rng.choice(free, min(1 + t % _MOST_REMOVED, len(free)), replace=False)
+            other = undecided.replaced(constraint=undecided.constraint.restricted(_NONE, np.sort(removed)))
+            fit = state.swap(other, np.setdiff1d(best.support, removed), best.w, best.b)
+            state.descend(np.flatnonzero(fit.w), fit.w, fit.b)
+            yield
+
+
+class SwapOptimality(Stage):
+    """Swap until none improves the incumbent, with the proof that none does."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        state.settle()
+        yield

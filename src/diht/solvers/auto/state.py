@@ -1,0 +1,221 @@
+"""What `auto` has found so far, and the local searches that every stage may ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.bounds.duality import Bound, dual_from_primal, lower_bound, upper_bound
+from diht.fit import Fit
+from diht.problem import Problem
+from diht.refit import refit
+from diht.samples import Intercept
+from diht.search.pool import Pool
+from diht.search.swap_optimality import swap_optimum
+from diht.search.swaps import swap_search
+from diht.solvers.auto.profile import MANY, Profile
+from diht.solvers.auto.relaxation_run import RelaxationRun
+from diht.solvers.base import Start
+
+__all__ = ["CLOSED", "LOOSE", "PERTURBATIONS", "REFIT", "SEARCH_READS", "AutoState", "Budget"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+LOOSE = 1e-3  # relative gap above which further starts are tried, and models of many features are searched
+CLOSED = (
+    1e-9  # relative gap, of a solve or of a node of a tree, at which nothing better can be found, or more be proved
+)
+PERTURBATIONS = 20  # perturbations in a row without a better model after which a search ends
+SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
+_DESCENT_READS = 20.0  # of X by a descent without perturbations
+REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
+# Entries of columns that the search for better swaps may look at, and those in vain: about ten seconds, and one to two.
+_EFFORT, _PATIENCE = 1e8, 1e7
+_ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
+
+
+@dataclass(frozen=True, eq=False)
+class Budget:
+    """Reads of X and, by way of `stop`, seconds."""
+
+    problem: Problem
+    stop: Callable[[], bool]
+    begun: float  # reads of X when the work began
+
+    @property
+    def reads(self) -> float:
+        """Reads of X since then."""
+        return self.problem.samples.design.passes - self.begun
+
+    def within(self, reads: float) -> Callable[[], bool]:
+        """Return what says True where so many more reads have been made, or the time is up."""
+        design, limit = self.problem.design, self.problem.design.passes + reads
+        return lambda: self.stop() or design.passes > limit
+
+
+@dataclass(eq=False)
+class AutoState:
+    """The problem, its incumbent and bound, and the work that is left."""
+
+    problem: Problem
+    start: Start
+    random_state: int = 0
+    pool: Pool = field(default_factory=Pool)
+    bound: Bound | None = None
+    done: bool = False
+    work: Iterator[None] = field(default_factory=lambda: iter(()))
+    budget: Budget = field(init=False)
+    first: Fit | None = None  # the model of the start
+    relaxation: RelaxationRun | None = None
+    searched: set[bytes] = field(default_factory=set)  # supports at either end of a search
+    descended: set[bytes] = field(default_factory=set)  # those of descents
+    sampled: bool = False  # whether some of the rows were solved first
+    solve_part: Callable[[Problem], AutoState] | None = None  # all stages on another problem
+    swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
+    settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
+    refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
+
+    def __post_init__(self) -> None:
+        self.budget = Budget(self.problem, self.start.stop, self.problem.design.passes)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What decides which stages apply."""
+        return Profile(self.problem)
+
+    @property
+    def stop(self) -> Callable[[], bool]:
+        """The loop's: whether the time is up."""
+        return self.start.stop
+
+    @property
+    def first_b(self) -> Intercept:
+        """Intercept of the start's model."""
+        assert self.first is not None
+        return self.first.b
+
+    @property
+    def best(self) -> Fit:
+        """The incumbent."""
+        assert self.pool.best is not None
+        return self.pool.best
+
+    @property
+    def objective(self) -> float:
+        """The best objective so far."""
+        return np.inf if self.pool.best is None else self.pool.best.objective
+
+    @property
+    def gap(self) -> float:
+        """Difference of the best objective and the best bound."""
+        return self.objective - (-np.inf if self.bound is None else self.bound.value)
+
+    def exceeds(self, relative_gap: float) -> bool:
+        """Whether there is no model yet, or the gap is wider than a fraction of the objective."""
+        return self.pool.best is None or self.gap > relative_gap * abs(self.objective)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything better could still be found, or more be proved."""
+        return self.exceeds(CLOSED)
+
+    def prove(self, bound: Bound) -> None:
+        """Keep the better bound."""
+        if self.bound is None or bound.value > self.bound.value:
+            self.bound = bound
+
+    # Local searches
+
+    def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
+        """Keep the best model on a support; where it has many features, the bound of its dual point as well."""
+        many = len(support) > MANY
+        fit = refit(self.problem, support, w, b, rtol=_ROUGH_REFIT if many else REFIT, stop=self.stop)
+        self.pool.add(fit)
+        if many:
+            self.refitted = support
+            self.prove_by(fit)
+        return fit
+
+    def prove_by(self, fit: Fit) -> None:
+        """Keep the bound of a model's dual point."""
+        self.prove(lower_bound(self.problem, dual_from_primal(self.problem, fit.w, fit.b, fit.u)))
+
+    def search(self, support: Indices, w: Vector, b: Intercept) -> None:
+        """Improve a support by swaps and perturbations, unless that was done before; what screening decides stays."""
+        self._search(support, w, b, PERTURBATIONS, SEARCH_READS + self.budget.reads, self.searched)
+
+    def search_best(self) -> None:
+        """Improve the incumbent."""
+        self.search(self.best.support, self.best.w, self.best.b)
+
+    def descend(self, support: Indices, w: Vector, b: Intercept) -> None:
+        """Improve a support by swaps alone, in few reads of X."""
+        self._search(support, w, b, 0, _DESCENT_READS, self.descended)
+
+    def _search(
+        self, support: Indices, w: Vector, b: Intercept, perturbations: int, reads: float, known: set[bytes]
+    ) -> None:
+        key = np.sort(support).tobytes()
+        close_enough = len(support) > _ALWAYS_SEARCHED and not self.exceeds(LOOSE)
+        if key in known | self.searched or close_enough or self.stop():
+            return
+        known.add(key)
+        undecided = self.screened()
+        if undecided is None:
+            return
+        self.swap(undecided, support, w, b, perturbations, self.budget.within(reads))
+        known.add(self.best.support.tobytes())
+
+    def swap(
+        self,
+        problem: Problem,
+        support: Indices,
+        w: Vector | None,
+        b: Intercept,
+        perturbations: int = PERTURBATIONS,
+        stop: Callable[[], bool] | None = None,
+        pool: Pool | None = None,
+    ) -> Fit:
+        """Search from a support of this problem, or of one with another constraint or ridge."""
+        pool, stop = self.pool if pool is None else pool, stop or self.stop
+        return swap_search(
+            problem, support, w, b, perturbations=perturbations, random_state=self.random_state, stop=stop, pool=pool
+        )
+
+    def settle(self) -> None:
+        """Make swaps until none improves the incumbent, and keep what is proved of that."""
+        if self.settled is not None and np.array_equal(self.best.support, self.settled):
+            return
+        undecided = self.screened() if self.is_open else None
+        if undecided is None:
+            self.swap_optimal = True
+        else:
+            left = swap_optimum(
+                undecided, self.best, effort=_EFFORT, patience=_PATIENCE, stop=self.stop, pool=self.pool
+            ).left
+            self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
+        self.settled = self.best.support
+
+    def select_forward(self, b: Intercept) -> None:
+        """Add features one by one, then swap, from an intercept."""
+        nothing = np.empty(0, dtype=np.int64)
+        self.swap(self.problem, nothing, None, b, 0, self.budget.within(SEARCH_READS))
+        self.descended.add(self.best.support.tobytes())
+
+    def screened(self) -> Problem | None:
+        """The problem with what screening decides taken as decided; None where that is everything."""
+        problem, best, bound = self.problem, self.best, self.bound
+        assert bound is not None
+        attained = upper_bound(problem, best.w, best.b)
+        screening = bound.screening(problem)
+        required, excluded = screening.required(attained), screening.excluded(attained)
+        constraint = problem.constraint.restricted(required, excluded)
+        room, inside, outside = constraint.free(problem.shape[1])
+        if room <= 0 or len(inside) + len(outside) >= problem.shape[1]:
+            return None
+        return problem.replaced(constraint=constraint)

@@ -1,0 +1,493 @@
+r"""Many k, and many lam, for less than the price of each alone: a point of a path starts from its neighbours.
+
+Of the optima P(k, lam) two things are known beforehand. A model allowed for k is allowed for every larger k, and costs no more
+with a smaller ridge:
+
+.. math:: P(k + 1, \lambda) \le P(k, \lambda) , \qquad P(k, \lambda) \le P(k, \lambda') \quad \text{for } \lambda \le \lambda' .
+
+So models are handed on to larger k and smaller lam, and lower bounds the other way, to smaller k and larger lam: neither objectives
+nor bounds ever rise with k, whatever the solver did. Dual points are handed on as well: the dual function of k features differs
+from that of k + 1 by one square only, so that the neighbour's best dual point is nearly the best one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.bounds.certificate import certificate_of
+from diht.bounds.duality import Bound, Screening, lower_bound
+from diht.bounds.shift import ShiftedBound, problem_gram
+from diht.constraints.base import Constraint
+from diht.constraints.selection import top_k
+from diht.design.gram import Gram
+from diht.fit import Fit
+from diht.numerics.definite import Definite
+from diht.numerics.threads import blas_threads
+from diht.problem import Problem
+from diht.refit import refit
+from diht.relaxation.engines import NewtonEngine, engine_for, newton_pays
+from diht.result import Result, Status
+from diht.samples import Intercept, Samples
+from diht.search.swaps import swap_search
+from diht.solvers import Auto, Relaxed, Solver, Start
+from diht.solvers.auto.stages import shifts
+from diht.solvers.auto.state import AutoState
+from diht.solvers.loop import Limits, as_solver, drive, solve
+from diht.solvers.relaxed import RelaxedState
+from diht.solvers.sufficient import condensed
+
+__all__ = ["WiderBound", "solve_path"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+_ENOUGH, _ENOUGH_OF_MUCH = (
+    3e-4,
+    0.3,
+)  # a relaxation is solved to this fraction of the gap that it leaves, and of a large X
+_MOST_LOOKS = 10  # at a relaxation
+_FEATURES, _AT_LEAST = 2, 50  # of a working set, as a multiple of those that a model may have, and in any case
+_FREE_SWAPS = 1e5  # entries of X up to which the swaps of a point may read it without limit
+_SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
+_DEAR = 2e7  # bytes of an X that is read no more often than needed: its relaxation is solved again only where the gap has grown
+_DRIFT, _NEAR = 2.0, 10.0  # so much, and to so many times the tolerance; below that there is no search for swaps either
+_LONGLIST, _SHORTLIST = 20, 5  # swaps to try, for a small and for a larger X
+_MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it
+_BETTER = 1e-9  # relative fall of the objective that is worth another look
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bounds that neighbours prove
+
+
+@dataclass(frozen=True, eq=False)
+class WiderBound(Bound):
+    """What a bound proves of a problem that allows less, or has a larger ridge: every model costs at least as much there.
+
+    Attributes
+    ----------
+    origin : Bound
+        The bound on the other problem.
+    k : int
+        How many features (or groups) its constraint allows, besides those to keep; no less than here. It is the same otherwise.
+    lam : float
+        Its ridge, no larger than here.
+    """
+
+    origin: Bound
+    k: int
+    lam: float
+
+    @classmethod
+    def of(cls, problem: Problem, bound: Bound) -> WiderBound:
+        """Take a bound on a problem."""
+        if isinstance(bound, WiderBound):
+            return bound
+        return cls(bound.value, bound.alpha, bound.rounding, bound, _allowed(problem), problem.lam)
+
+    def _wider(self, problem: Problem) -> Problem:
+        return problem.replaced(constraint=problem.constraint.allowing(self.k), lam=self.lam)
+
+    def renewed(self, problem: Problem) -> Bound:
+        """Compute the bound on the other problem again, if that is one on this."""
+        most = problem.constraint.choices(problem.shape[1])
+        if not _allowed(problem) <= self.k <= most or problem.lam < self.lam:
+            return super().renewed(problem)
+        wider = self._wider(problem)
+        return WiderBound.of(wider, self.origin.renewed(wider))
+
+    def screening(self, problem: Problem) -> Screening:
+        """All models here are among those there, at no less."""
+        return self.origin.screening(self._wider(problem))
+
+
+def _allowed(problem: Problem) -> int:
+    """The k of a problem: how many features (or groups) a model may have besides those to keep."""
+    return problem.constraint.free(problem.shape[1])[0]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One point
+
+
+@dataclass
+class _Shared:
+    """What the points of a path hand on beside models and bounds: work on the same data that need not be done twice."""
+
+    gram: Gram | None = None
+    relaxed: RelaxedState | None = None  # the state of the last relaxation, whose dense working set serves again
+    gap: float = 0.0  # relative gap that it left
+    settled: set[bytes] = field(default_factory=set)  # supports of this point to which a relaxation led once more
+
+
+@dataclass(frozen=True, repr=False)
+class _Nearby(Auto):
+    """`Auto` for a problem whose neighbour is solved: no starts but the neighbours', and a short search for swaps.
+
+    It does no more than is needed to close the gap; a start has a model and a dual point.
+    """
+
+    shared: _Shared = field(default_factory=_Shared)
+    tol: float = 1e-4
+
+    def __repr__(self) -> str:
+        return repr(Auto(self.random_state))
+
+    def finished(self, state: AutoState) -> bool:
+        """Tell whether all is done, and not left undone because the time was up."""
+        return state.done and not state.stop()
+
+    def polish(self, problem: Problem, state: AutoState, best: Fit) -> None:
+        """Leave the best model as it is: its neighbours were polished."""
+
+    def _work(self, state: AutoState) -> Iterator[None]:
+        problem, start = state.problem, state.start
+        assert start.w is not None
+        assert start.alpha is not None
+        self.shared.settled.clear()
+        state.pool.add(Fit.of(problem, start.w, start.b))
+        state.prove(lower_bound(problem, start.alpha))
+        if start.bound is not None:
+            state.prove(start.bound)
+        for piece in (self._shift_on, self._relax_on, self._swap):
+            yield
+            if state.gap <= self.tol * abs(state.objective) or state.stop():
+                return
+            piece(problem, state)
+
+    def _relax_on(self, problem: Problem, state: AutoState) -> None:
+        """Solve the relaxation as far as that is useful, and keep what its solution rounds to; a shift proves more."""
+        dear = problem.design.nbytes > _DEAR
+        enough, accuracy = (
+            (max(_DRIFT * self.shared.gap, _NEAR * self.tol), _ENOUGH_OF_MUCH) if dear else (0.0, _ENOUGH)
+        )
+        if isinstance(state.bound, ShiftedBound) or state.gap <= enough * abs(state.objective):
+            return
+        relaxed = Relaxed(random_state=self.random_state)
+        inner = self._resumed(problem, state, relaxed)
+        for _ in range(_MOST_LOOKS):
+            relaxed.advance(problem, inner)
+            state.prove(inner.bound)
+            own = inner.engine.value - inner.bound.value
+            if inner.settled or own <= accuracy * state.gap or state.stop():
+                break
+        self.shared.relaxed = inner
+        self._try(problem, state, relaxed.relaxed_model(problem, inner), inner.engine.b)
+        self.shared.gap = state.gap / max(abs(state.objective), np.finfo(float).tiny)
+
+    def _resumed(self, problem: Problem, state: AutoState, relaxed: Relaxed) -> RelaxedState:
+        """Go on from the relaxation of the point before: on its working set, as long as that is not much too large."""
+        inner, bound, d = self.shared.relaxed, state.bound, problem.shape[1]
+        assert bound is not None
+        constraint = problem.constraint
+        size = max(_FEATURES * constraint.size, _AT_LEAST)
+        if size >= d or not newton_pays(problem, size):
+            return relaxed.init(problem, Start(alpha=bound.alpha, stop=state.stop))
+        if inner is not None and inner.features is not None and len(inner.features) <= 2 * size:
+            engine = inner.engine
+            if isinstance(engine, NewtonEngine):
+                part = problem.replaced(constraint=constraint.within(inner.features))
+                engine.restart(part, engine.w, engine.alpha)
+                return replace(inner, bound=bound, stop=state.stop, settled=False)
+        g = problem.samples.pull(bound.alpha)
+        w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
+        ranked = constraint.opposite.magnitudes(g)
+        ranked[constraint.free(d)[1]] = np.inf
+        best = state.pool.best
+        assert best is not None
+        features = constraint.closure(np.union1d(top_k(ranked, size), best.support))
+        engine = engine_for(problem, features, bound.alpha, w, 0.0, self.random_state)
+        return RelaxedState(g, bound, features, engine, state.stop)
+
+    def _shift_on(self, problem: Problem, state: AutoState) -> None:
+        """Move curvature of the features in play into the ridge, again while features leave; one Gram matrix serves the path."""
+        if state.profile.is_shiftable:
+            for p in shifts(state, self._gram):
+                self._try(problem, state, p, state.best.b)
+
+    def _gram(self, problem: Problem, features: Indices) -> Gram:
+        known = self.shared.gram
+        if known is None or not np.all(np.isin(features, known.features)):
+            known = self.shared.gram = problem_gram(problem, features)
+        return known.among(features)
+
+    def _try(self, problem: Problem, state: AutoState, v: Vector, b: Intercept) -> None:
+        """Round a relaxation's model; where that leads to the best support once more, there is no need to search around it."""
+        support = problem.constraint.select(v)
+        best = state.pool.best
+        if best is not None and np.array_equal(support, best.support):
+            self.shared.settled.add(support.tobytes())
+        else:
+            state.fit(support, v, b)
+
+    def _swap(self, problem: Problem, state: AutoState) -> None:
+        """Improve the best model by swaps, in few reads of X where that is large."""
+        best, design = state.pool.best, problem.design
+        assert best is not None
+        small = float(problem.shape[0]) * problem.shape[1] <= _FREE_SWAPS
+        near = design.nbytes > _DEAR and state.gap <= _NEAR * self.tol * abs(state.objective)
+        settled = not small and (near or best.support.tobytes() in self.shared.settled)
+        undecided = None if settled else state.screened()
+        if undecided is None:
+            return
+        swap_search(
+            undecided,
+            best.support,
+            best.w,
+            best.b,
+            shortlist=_LONGLIST if small else _SHORTLIST,
+            pool=state.pool,
+            stop=state.stop if small else state.budget.within(_SEARCH_PASSES),
+        )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# All points
+
+
+def solve_path(
+    problem: Problem,
+    ks: Sequence[int],
+    lams: Sequence[float],
+    solver: str | Solver = "auto",
+    tol: float = 1e-4,
+    time_limit: float | None = None,
+    random_state: int | None = None,
+    tell: Callable[[int, float, Result], Any] | None = None,
+) -> dict[tuple[int, float], Result]:
+    """Solve a problem for all of some k and lam, whatever its own are.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data, the loss, and all of the constraint but k.
+    ks, lams : sequences of int and of float
+        Ascending, without repetition.
+    solver, tol, random_state
+        As in `solve`. "auto" is itself at the first point, the largest k and lam, and goes on from neighbour to neighbour with
+        shorter searches; any other method runs at every point, starting from the neighbour.
+    time_limit : float, optional
+        Limit on the seconds of all, shared evenly among what is left to do.
+    tell : callable, optional
+        Gets k, lam and the result of each point when it is first solved, the largest k of the largest lam first; True leaves out
+        those that have not had their turn.
+
+    Returns
+    -------
+    dict
+        Results by (k, lam). Neither objectives nor lower bounds rise with k, nor fall with lam.
+    """
+    method, tell = as_solver(solver, random_state), tell or (lambda *_: False)
+    least = problem.replaced(lam=lams[0])
+    table = condensed(least, tol) if method.sums_suffice else None
+    if table is None:
+        sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell)
+        with blas_threads(problem.design.long_products):
+            return sweep.run()
+
+    def answer(k: int, lam: float, result: Result) -> Result:
+        return table.at(problem.replaced(constraint=problem.constraint.allowing(k), lam=lam)).result(result, tol)
+
+    sweep = _Sweep(
+        table.problem, list(ks), list(lams), method, tol, time_limit,
+        lambda k, lam, result: tell(k, lam, answer(k, lam, result)),
+    )  # fmt: skip
+    return {key: answer(*key, result) for key, result in sweep.run().items()}
+
+
+@dataclass(eq=False)
+class _Sweep:
+    """The points solved so far, and how to solve the next."""
+
+    problem: Problem
+    ks: list[int]
+    lams: list[float]
+    method: Solver
+    tol: float
+    time_limit: float | None
+    tell: Callable[[int, float, Result], Any]
+    results: dict[tuple[int, float], Result] = field(default_factory=dict)
+    shared: _Shared = field(default_factory=_Shared)
+    began: float = field(default_factory=perf_counter)
+
+    def run(self) -> dict[tuple[int, float], Result]:
+        """Go down in lam, and for each lam down and up in k."""
+        for lam, larger in zip(self.lams[::-1], [None, *self.lams[:0:-1]], strict=True):
+            stopped = self.go_down(lam, larger)
+            self.go_up(lam)
+            if stopped:
+                break
+        self.hand_on()
+        return {key: self.results[key] for key in sorted(self.results, key=lambda key: key[::-1])}
+
+    def at(self, k: int, lam: float) -> Problem:
+        """The problem of a point."""
+        return self.problem.replaced(constraint=self.problem.constraint.allowing(k), lam=lam)
+
+    def go_down(self, lam: float, larger: float | None) -> bool:
+        """Solve for each k, the largest first, from the models for the next larger k and lam; tell whether to stop."""
+        above = None
+        for k in self.ks[::-1]:
+            problem = self.at(k, lam)
+            starts = []
+            if above is not None:
+                starts.append(_shrunk(problem, self.model(above, lam)))
+            if larger is not None:
+                starts.append(_refitted(problem, self.model(k, larger)))
+            known = (
+                None
+                if above is None
+                else WiderBound.of(self.at(above, lam), self.results[above, lam].certificate.bound)
+            )
+            dual = known if known is not None or larger is None else self.results[k, larger].certificate.bound
+            best = min(starts, key=lambda model: model.objective, default=None)
+            start = None if best is None or dual is None else Start(best.w, best.b, dual.alpha, known)
+            self.results[k, lam] = self.solve(problem, start)
+            above = k
+            if self.tell(k, lam, self.results[k, lam]):
+                return True
+        return False
+
+    def go_up(self, lam: float) -> None:
+        """Try for each k, the smallest first, the model for the next smaller k with more features; and what is new downwards."""
+        ks = [k for k in self.ks if (k, lam) in self.results]
+        improved = set()
+        for k, other in [*zip(ks[1:], ks, strict=False), *zip(ks[-2::-1], ks[:0:-1], strict=True)]:
+            problem, result = self.at(k, lam), self.results[k, lam]
+            if result.status is Status.OPTIMAL or (other > k and other not in improved):
+                continue
+            if other < k and np.all(np.isin(self.results[other, lam].support, result.support)):
+                continue  # the smaller model is a part of this one
+            model = self.model(other, lam)
+            tried = _grown(problem, model) if other < k else _shrunk(problem, model)
+            if tried.objective < result.objective - _BETTER * abs(result.objective):
+                improved.add(k)
+                again = self.solve(problem, Start(tried.w, tried.b, result.alpha, result.certificate.bound))
+                cost = {
+                    name: getattr(result, name) + getattr(again, name) for name in ("n_iter", "n_passes", "seconds")
+                }
+                self.results[k, lam] = replace(again, **cost)
+
+    def hand_on(self) -> None:
+        """Let larger k and smaller lam have the models, smaller k and larger lam the bounds, where they are better."""
+        keys = sorted(self.results, key=lambda key: (key[0], -key[1]))
+        ends = [(key, other) for key in keys for other in keys if self.follows(key, other)]
+        for key, other in ends:
+            if self.results[other].objective > self.results[key].objective:
+                self.put(other, self.results[key], self.results[other].certificate.bound)
+        for other, key in reversed(ends):
+            if self.results[other].lower_bound < self.results[key].lower_bound:
+                bound = WiderBound.of(self.at(*key), self.results[key].certificate.bound)
+                self.put(other, self.results[other], bound)
+
+    def follows(self, key: tuple[int, float], other: tuple[int, float]) -> bool:
+        """Whether a point has the next larger k, or the next smaller lam."""
+        ahead = self.ks.index(other[0]) - self.ks.index(key[0])
+        below = self.lams.index(key[1]) - self.lams.index(other[1])
+        return (ahead, below) in ((1, 0), (0, 1))
+
+    def put(self, key: tuple[int, float], model: Result, bound: Bound) -> None:
+        """Give a point a model and a bound."""
+        problem, result = self.at(*key), self.results[key]
+        certificate = certificate_of(problem, model.coef.ravel(), model.intercept, bound)
+        closed = certificate.closes(self.tol) and result.status is not Status.STOPPED
+        self.results[key] = replace(
+            result,
+            w=model.w,
+            coef=model.coef,
+            intercept=model.intercept,
+            objective=certificate.objective,
+            certificate=certificate,
+            status=Status.OPTIMAL if closed else result.status,
+        )
+
+    def solve(self, problem: Problem, start: Start | None) -> Result:
+        """Solve for a point; from scratch where it has no neighbour."""
+        if type(self.method) is Auto and start is not None:
+            nearby = _Nearby(self.method.random_state, self.shared, self.tol)
+            result = drive(problem, nearby, start, Limits(self.tol, time_limit=self.share()))
+        else:
+            result = solve(problem, self.method, start, self.tol, time_limit=self.share())
+        # What else a result holds would take many times the memory of its model.
+        return replace(result, pool=(), last=result.model, last_alpha=None)
+
+    def share(self) -> float | None:
+        """Seconds for the next point: an even part of those that are left."""
+        if self.time_limit is None:
+            return None
+        left = self.time_limit - (perf_counter() - self.began)
+        return max(left, 1e-3) / max(1, len(self.ks) * len(self.lams) - len(self.results))
+
+    def model(self, k: int, lam: float) -> Fit:
+        """The model of a point, in the coordinates of the solvers."""
+        result = self.results[k, lam]
+        w = self.problem.flat("w", result.w)
+        support = np.flatnonzero(w)
+        b = self.problem.centred_intercept(w, result.intercept)
+        return Fit(len(w), support, w[support], b, result.objective)
+
+
+def _refitted(problem: Problem, fit: Fit, support: Indices | None = None) -> Fit:
+    """The best model on a support, that of a given model by default."""
+    if support is None:
+        inside = problem.constraint.free(fit.n_features)[1]
+        support = problem.constraint.closure(np.union1d(fit.support, inside))
+    return refit(problem, support, fit.w, fit.b, rtol=_BETTER)
+
+
+def _shrunk(problem: Problem, fit: Fit) -> Fit:
+    """Leave out the features (or groups) that cost least, each alone, until the constraint is met, and fit again."""
+    constraint, support, x = problem.constraint.unsigned, fit.support, fit.values
+    if constraint.allows(fit.w):
+        return _refitted(problem, fit)
+    part, roots = problem.samples.columns(support), np.zeros(fit.n_features)
+    if problem.samples.size * float(len(support)) ** 2 > _MOST_DIRECT:
+        roots[support] = x * part.design.column_norms()
+        return _refitted(problem, fit, constraint.select(roots))
+    # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
+    M = Definite(_hessian(problem, part, x, fit.b)).inverse()
+    problem.design.count_reads_of(part.design)
+    roots[support] = _roots_of_costs(constraint, support, x, M)
+    chosen = constraint.select(roots)
+    kept = np.isin(support, chosen)
+    moved = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
+    return _refitted(problem, replace(fit, support=support[kept], values=moved), chosen)
+
+
+def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vector) -> Vector:
+    """A vector whose squared norm over each feature, or group, is w_G' M_GG^-1 w_G."""
+    if constraint.unit_size == 1:
+        return np.asarray(x / np.sqrt(np.diag(M)))
+    roots, left = np.empty_like(x), np.arange(len(support))
+    while len(left):
+        together = np.isin(support[left], constraint.closure(support[left[:1]]))
+        G, left = left[together], left[~together]
+        roots[G] = np.sqrt(max(float(x[G] @ Definite(M[np.ix_(G, G)]).solve(x[G])), 0.0) / len(G))
+    return roots
+
+
+def _hessian(problem: Problem, part: Samples, x: Vector, b: Intercept) -> Vector:
+    """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
+    H = part.hessian(part.curvatures(problem.loss, part.margins(x, b)), problem.fit_intercept)
+    H[np.diag_indices(len(H))] += problem.lam
+    return np.asarray(H)
+
+
+def _grown(problem: Problem, fit: Fit) -> Fit:
+    """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
+    slopes = problem.samples.slopes(problem.loss, fit.margins(problem))
+    promise = problem.samples.pull(slopes) / np.sqrt(_diagonal(problem))
+    with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64))
+    return _refitted(problem, fit, with_these.opposite.select(promise))
+
+
+def _diagonal(problem: Problem) -> Vector:
+    """About the diagonal of the Hessian, up to a factor: for ranking features."""
+    mean_square = np.square(problem.design.column_norms()) / problem.shape[0]
+    return np.asarray(mean_square + problem.lam)
