@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from diht.design.base import (
     frozen_vector,
 )
 from diht.design.step import Codes, Vector
-from diht.numerics.threads import run_parts
+from diht.numerics.threads import blas_threads, run_parts
 
 if TYPE_CHECKING:
     from diht.design.view import AffineView
@@ -32,6 +32,8 @@ SMALL = 30_000  # entries up to which whole products are as fast as anything els
 GATHERED = 1_000_000  # entries up to which a copy of a few columns, multiplied by BLAS, is as fast as a compiled loop over them
 WIDE = 20_000  # length of a row (a column, in Fortran order) beyond which too few of them stay in the cache between two products
 COPIED = 5_000_000  # entries up to which a centred and scaled copy is worth making for visits of single rows
+HESSIAN_CHUNK = 400_000  # entries of the rows that are weighted, and multiplied, at a time
+MANY_COLUMNS = 500  # of a Hessian, from which on the threads of BLAS have enough to do
 _LONG = 10_000_000  # entries from which on several threads of BLAS pay
 
 
@@ -163,7 +165,7 @@ class DenseDesign(StoredDesign):
         n, width = A.shape
         product, step = np.empty(n), ENTRIES_PER_CHUNK // width
         # The threads of BLAS do long products, else those of the pool.
-        n_parts = 1 if self.long_products else max(1, min(self.n_threads, n, A.size // ENTRIES_PER_THREAD))
+        parts = [(0, n)] if self.long_products else self._parts(n)
 
         def part(start: int, stop: int) -> Vector:
             total = np.zeros(width)
@@ -173,15 +175,19 @@ class DenseDesign(StoredDesign):
                 total += left[rows] @ A[rows]
             return total
 
-        sums = run_parts(part, list(pairwise(n * t // n_parts for t in range(n_parts + 1))))
-        for other in sums[1:]:
-            sums[0] += other
-        return product, sums[0]
+        return product, _total(run_parts(part, parts))
 
     def columns(self, support: Index) -> DenseDesign:
         """Return a copy restricted to some features."""
         self._passes += len(support) / max(1, self.shape[1])
-        return DenseDesign(np.take(self._X, support, axis=1), self.n_threads, self.roundings)
+        n = self.shape[0]
+        part = np.empty((n, len(support)), dtype=self.dtype)
+        # Without mode="clip" numpy writes to a copy of `out`.
+        run_parts(
+            lambda start, stop: np.take(self._X[start:stop], support, axis=1, out=part[start:stop], mode="clip"),
+            self._parts(n),
+        )
+        return DenseDesign(part, self.n_threads, self.roundings)
 
     def joined(self, others: Sequence[DenseDesign], n_threads: int) -> DenseDesign:
         """Return a copy of these rows and, after them, those of others."""
@@ -216,8 +222,24 @@ class DenseDesign(StoredDesign):
 
     def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one."""
-        A = self._centred(center)
-        return np.asarray((A.T * c) @ A)
+        n, d = self.shape
+        root, step = np.sqrt(c)[:, None], max(1, HESSIAN_CHUNK // max(1, d))
+
+        def part(start: int, stop: int) -> Vector:
+            H, buffer = np.zeros((d, d)), np.empty((min(step, stop - start), d))
+            for begin in range(start, stop, step):
+                rows = slice(begin, min(begin + step, stop))
+                A = buffer[: rows.stop - begin]
+                if center is None:
+                    np.multiply(self._X[rows], root[rows], out=A)
+                else:
+                    np.subtract(self._X[rows], center, out=A)
+                    A *= root[rows]
+                H += A.T @ A  # the same operand twice: BLAS computes one triangle only
+            return H
+
+        with blas_threads(d > MANY_COLUMNS):
+            return _total(run_parts(part, [(0, n)] if d > MANY_COLUMNS else self._parts(n)))
 
     def hessian_root(self, c: Vector, center: Vector | None, lam: float) -> Vector:
         """Return R, upper triangular, with R'R the Hessian plus lam I: its condition number is the root of theirs."""
@@ -259,31 +281,57 @@ class DenseDesign(StoredDesign):
         return range(0, self.shape[0], self._chunk_rows())
 
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
-        out = np.empty(self.shape[0])
-        for start in self._row_chunks():
-            chunk = self._X[start : start + self._chunk_rows()].astype(np.float64)
+        norms = np.empty(self.shape[0])
+
+        def square(chunk: Vector, rows: slice) -> float:
             if center is not None:
                 chunk -= center
             if scale is not None:
                 chunk /= scale
-            out[start : start + len(chunk)] = np.einsum("ij,ij->i", chunk, chunk)
-        return out
+            np.einsum("ij,ij->i", chunk, chunk, out=norms[rows])
+            return 0.0
+
+        self._summed(square)
+        return norms
 
     def _left(self, s: Vector, center: Vector) -> Vector:
-        out = np.zeros(self.shape[1])
-        for start in self._row_chunks():
-            chunk = self._X[start : start + self._chunk_rows()].astype(np.float64)
-            out += s[start : start + len(chunk)] @ (chunk - center)
-        return out
+        return self._summed(lambda chunk, rows: s[rows] @ np.subtract(chunk, center, out=chunk))
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
-        out = np.zeros(self.shape[1])
-        for start in self._row_chunks():
-            chunk = self._X[start : start + self._chunk_rows()].astype(np.float64)
+        def squares(chunk: Vector, rows: slice) -> Vector:
             if center is not None:
                 chunk -= center
-            out += s[start : start + len(chunk)] @ np.square(chunk, out=chunk)
-        return out
+            return np.asarray(s[rows] @ np.square(chunk, out=chunk))
+
+        return self._summed(squares)
+
+    def _summed(self, term: Callable[[Vector, slice], Any]) -> Vector:
+        """Add up a term for each chunk of rows, of which it gets a copy in float64 that it may change."""
+        n, step = self.shape[0], self._chunk_rows()
+
+        def part(start: int, stop: int) -> Vector:
+            out, buffer = np.zeros(self.shape[1]), np.empty((min(step, stop - start), self.shape[1]))
+            for begin in range(start, stop, step):
+                rows = slice(begin, min(begin + step, stop))
+                chunk = buffer[: rows.stop - begin]
+                chunk[:] = self._X[rows]
+                out += term(chunk, rows)
+            return out
+
+        with blas_threads(False):
+            return _total(run_parts(part, self._parts(n)))
+
+    def _parts(self, n: int) -> list[tuple[int, int]]:
+        """Cut rows into a part for each thread, if there is enough to do."""
+        n_parts = max(1, min(self.n_threads, n, self._X.size // ENTRIES_PER_THREAD))
+        return list(pairwise(n * t // n_parts for t in range(n_parts + 1)))
+
+
+def _total(sums: list[Vector]) -> Vector:
+    """Add the sums of parts to the first of them."""
+    for other in sums[1:]:
+        sums[0] += other
+    return sums[0]
 
 
 class Curvature(DenseDesign):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -82,18 +82,17 @@ class Auto(Solver):
         return state
 
     def _solved(self, stop: Callable[[], bool], problem: Problem) -> AutoState:
-        """Go through all stages on another problem, unless the time is up."""
+        """Go through all stages but the last proof on another problem, unless the time is up."""
         state = AutoState(problem, Start(stop=stop), self.random_state)
+        stages = tuple(stage for stage in self.stages if not isinstance(stage, SwapOptimality))
         with blas_threads(problem.design.long_products):
-            for _ in self._work(state):
+            for _ in _through(stages, state):
                 if stop():
                     break
         return state
 
     def _work(self, state: AutoState) -> Iterator[None]:
-        for stage in self.stages:
-            if state.is_open and stage.applies(state.profile):
-                yield from stage.run(state)
+        return _through(self.stages, state)
 
     def first(self, problem: Problem, state: AutoState, start: Start) -> Point:
         """Return the start, which the first piece of the work has evaluated."""
@@ -135,6 +134,12 @@ class Auto(Solver):
         state.pool.add(fit)
         state.prove_by(fit)
         return self.observe(problem, state)
+
+
+def _through(stages: Iterable[Stage], state: AutoState) -> Iterator[None]:
+    for stage in stages:
+        if state.is_open and stage.applies(state.profile):
+            yield from stage.run(state)
 
 
 _ENDED = object()

@@ -234,8 +234,11 @@ class Swaps(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        state.search_best()
-        yield
+        if (
+            not state.sampled
+        ):  # the search was made on some of the rows, and what is left to gain, swap optimality finds
+            state.search_best()
+            yield
 
 
 class Shift(Stage):

@@ -200,6 +200,7 @@ class AutoState:
             ).left
             self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
         self.settled = self.best.support
+        self.searched.add(self.settled.tobytes())
 
     def select_forward(self, b: Intercept) -> None:
         """Add features one by one, then swap, from an intercept."""
