@@ -292,7 +292,7 @@ def test_certify_exactly_closes_a_gap_that_the_relaxation_leaves() -> None:
     ({}, "one of w and support must be given$"),
     ({"w": np.zeros(7), "support": [1]}, "one of w and support must be given, not both"),
     ({"support": [1], "intercept": 1.0}, "intercept must be None where only a support is given, got 1.0"),
-    ({"support": [0, 1, 2]}, r"support must satisfy Cardinality\(k=2\), got 3 features"),
+    ({"support": [0, 1, 2]}, r"support must have at most 2 features, got 3 features"),
     ({"support": [7]}, "support must hold indices from 0 to 6, got 7"),
     ({"support": [-1]}, "support must hold indices from 0 to 6, got -1"),
     ({"support": [1, 1]}, "support must hold no index twice"),

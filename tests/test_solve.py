@@ -420,7 +420,7 @@ def test_certify_spends_no_more_time_than_it_may(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"w": np.ones(7)}, r"w must satisfy Cardinality\(k=2\), got 7 nonzero coefficients"),
+    ({"w": np.ones(7)}, r"w must have at most 2 features, got 7 nonzero coefficients"),
     ({"w": np.zeros(6)}, "w must have length 7 .*got length 6"),
     ({"w": np.full(7, np.nan)}, "w must be finite, got nan"),
     ({"w": "model"}, "w must be numeric"),

@@ -13,6 +13,7 @@ from diht import (
     SparseClassifierCV,
     SparseRegressor,
     SparseRegressorCV,
+    certify,
     solve,
     sparse_path,
 )
@@ -378,3 +379,19 @@ def test_paths_and_cross_validation_take_names() -> None:
         sparse_path(X, y, keep=["q"])
     with pytest.raises(ValueError, match="sign must hold -1, 0 and 1 only"):
         SparseRegressorCV(sign=7).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, "at most 2 features"),
+        ({"keep": [0]}, "at most 2 features besides 1 that are in"),
+        ({"groups": [0, 0, 1, 1, 2, 2]}, "at most 2 groups of features"),
+        ({"sign": 1}, "at most 2 features, with the signs given"),
+    ],
+)
+def test_messages_say_in_words_what_is_asked(settings, words):
+    constraint = constrained(2, 6, **settings)
+    X = np.random.default_rng(0).standard_normal((20, 6))
+    with pytest.raises(ValueError, match=f"^w must have {words}, got 6 nonzero coefficients$"):
+        certify(Problem(X, X[:, 0], "squared", constraint, 0.1), -np.ones(6))

@@ -64,7 +64,7 @@ def test_bounds_are_below_the_fits_and_rise_to_them(loss: Loss, convert, fit_int
         assert np.all(bounds[-1] <= fits * (1 + 1e-9))
         if loss.concordant or loss.is_quadratic:
             np.testing.assert_allclose(bounds[-1], fits, rtol=1e-5)
-        if loss.mu > 0:
+        if loss.concordant or (loss.pieces is not None and loss.pieces.mu > 0):
             assert len(bounds) > 1
 
 

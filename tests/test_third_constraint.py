@@ -70,7 +70,7 @@ class AtMostOfEach(Constraint):
 
     def within(self, features: Indices) -> Constraint:
         inside, outside = np.searchsorted(features, self.inside), np.flatnonzero(np.isin(features, self.outside))
-        return AtMostOfEach(self.k, self.s, self.group[features], inside, outside)
+        return replace(self, group=self.group[features], inside=inside, outside=outside)
 
     def forcing(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         value, d = self.value(v), len(v)
@@ -122,3 +122,19 @@ def test_a_solve_keeps_to_it_and_bounds_it(loss: Loss) -> None:
     assert result.objective == pytest.approx(least, rel=1e-7)
     assert 0.0 < result.lower_bound <= least * (1 + 1e-12)
     assert np.all(np.isin(result.certificate.required, result.support))
+
+
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
+def test_several_targets_keep_to_it(loss: Loss) -> None:
+    problem = problem_of(Squared(), 1)
+    X, y = problem.design.toarray(), problem.samples.fetch(problem.samples.y)
+    Y = np.column_stack([y, -y + X[:, 5], X[:, 1] - X[:, 2]])
+    Y = np.where(Y > 0.0, 1.0, -1.0) if loss.task == "classification" else Y
+    several = Problem(X, Y, loss, AtMostOfEach(4, 2, np.arange(9) // 3), 0.1, fit_intercept=True)
+    result = solve(several)
+    assert AtMostOfEach(4, 2, np.arange(9) // 3).allows(np.abs(result.w).sum(axis=0))
+    supports = (np.array(support) for support in combinations(range(9), 4))
+    allowed = [support for support in supports if np.bincount(support // 3).max() <= 2]
+    columns = [np.concatenate([support + 9 * target for target in range(3)]) for support in allowed]
+    assert result.objective == pytest.approx(min(refit(several, at).objective for at in columns), rel=1e-7)
+    assert result.lower_bound <= result.objective

@@ -35,15 +35,21 @@ class Constraint(ABC):
     ----------
     is_plain : bool
         Whether it is about single features of either sign; see `diht.constraints.groups` for others.
-    is_count : bool
-        Whether a support is allowed for how many features (or units) it has, besides those decided: what `free` tells is all.
     sign : array of shape (d,) or None
         1 where a coefficient may not be negative, -1 where not positive.
     """
 
     is_plain: ClassVar[bool] = True
-    is_count: ClassVar[bool] = True
     sign: NDArray[np.int8] | None = None
+
+    def __str__(self) -> str:
+        """What it asks for, in the words of a message."""
+        return f"at most {self.size} features, as {type(self).__name__} allows them"
+
+    @property
+    def is_count(self) -> bool:
+        """Whether a support is allowed for how many features (or units) it has, besides those decided: what `free` tells is all."""
+        return True
 
     @property
     def unit_size(self) -> int:
@@ -214,6 +220,10 @@ class Cardinality(Constraint):
             raise ValueError(f"k must be at least 1, got {self.k}")
         object.__setattr__(self, "k", int(self.k))
 
+    def __str__(self) -> str:
+        """What it asks for."""
+        return f"at most {self.k} features"
+
     def check(self, n_features: int) -> None:
         """Raise ValueError if k is more than the number of features."""
         if self.k > n_features:
@@ -259,6 +269,11 @@ class Node(Constraint):
     k: int
     inside: Indices
     outside: Indices
+
+    def __str__(self) -> str:
+        """What it asks for."""
+        m, decided = self.k - len(self.inside), {"in": len(self.inside), "out": len(self.outside)}
+        return f"at most {m} features besides " + " and ".join(f"{n} that are {how}" for how, n in decided.items() if n)
 
     def check(self, n_features: int) -> None:
         """Raise ValueError if more is inside than k."""

@@ -46,6 +46,16 @@ class Structured(Constraint):
 
     is_plain = False
 
+    def __str__(self) -> str:
+        """What it asks for."""
+        units = str(self.base) if self.unit_size == 1 else str(self.base).replace("features", "groups of features")
+        return units if self.sign is None else f"{units}, with the signs given"
+
+    @property
+    def is_count(self) -> bool:
+        """Whether units are allowed for how many they are."""
+        return self.base.is_count
+
     def check(self, n_features: int) -> None:
         """Raise ValueError where the units are not those of the features, or `base` does not fit them."""
         if len(self.unit) != n_features:
@@ -133,6 +143,11 @@ class Structured(Constraint):
         """Whether the units are allowed, and the signs."""
         used = np.bincount(self.unit, w != 0.0, minlength=self.n_units).astype(np.float64)
         return self.base.allows(used) and (self.sign is None or not np.any(self.sign * w < 0.0))
+
+    def joining(self, support: Indices, n_features: int) -> Indices:
+        """The features of the units that may join those of a support."""
+        units = self.units_of(support)
+        return np.setdiff1d(self.features_of(self.base.joining(units, self.n_units)), support)
 
     def free(self, n_features: int) -> tuple[int, Indices, Indices]:
         """How many units may still be chosen, the features of those that are in, and of those that are out."""

@@ -445,7 +445,7 @@ def model_to_certify(
         return fit.w, problem.intercept_of(fit.values, fit.b, fit.support)
     model = problem.flat("w", w)  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
-        raise ValueError(f"w must satisfy {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
+        raise ValueError(f"w must have {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
     b = _intercept_for(problem, model, intercept)
     if intercept is None:
         intercept = problem.intercept_of(model, b)
@@ -465,7 +465,7 @@ def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
         raise ValueError("support must hold no index twice")
     chosen = problem.coefficients_at(chosen)
     if not problem.constraint.unsigned.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
-        raise ValueError(f"support must satisfy {problem.constraint}, got {len(chosen)} features")
+        raise ValueError(f"support must have {problem.constraint}, got {len(chosen)} features")
     return chosen
 
 
