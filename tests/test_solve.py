@@ -162,6 +162,13 @@ def test_the_trace_is_consistent(name: str, make) -> None:
         assert result.n_passes >= trace[-1].passes
         assert result.seconds >= trace[-1].seconds
         assert all(iterate.model is None for iterate in trace)
+        first, best, bound = trace.times(rtol=0.0)
+        assert first == trace[0].seconds
+        objectives = [iterate.best_objective for iterate in trace if iterate.seconds < best]
+        assert all(objective > trace[-1].best_objective for objective in objectives)
+        assert any(it.seconds == best and it.best_objective == trace[-1].best_objective for it in trace)
+        assert all(iterate.best_bound < trace[-1].best_bound for iterate in trace if iterate.seconds < bound)
+        assert any(it.seconds == bound and it.best_bound == trace[-1].best_bound for it in trace)
 
 
 def test_evaluate_every() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ __all__ = [
     "Model",
     "Result",
     "Status",
+    "Times",
     "Trace",
     "differing",
     "rounded_down",
@@ -91,6 +92,14 @@ def relative(gap: float, objective: float) -> float:
     return gap / max(abs(objective), float(np.finfo(np.float64).tiny))
 
 
+class Times(NamedTuple):
+    """Seconds after which a solve had its first model, a model as good as its last, and a bound as good as its last."""
+
+    first: float
+    best: float
+    bound: float
+
+
 @dataclass
 class Trace:
     """The evaluations of a solve, in order."""
@@ -113,6 +122,27 @@ class Trace:
     def column(self, name: str) -> Vector:
         """One figure over all evaluations, by its name in `Iterate`."""
         return np.array([getattr(iterate, name) for iterate in self.iterates], dtype=np.float64)
+
+    def times(self, rtol: float = 1e-6) -> Times:
+        """When the first answer was there, the best one, and its proof.
+
+        Parameters
+        ----------
+        rtol : float
+            How far, as a part of the last objective, a model or a bound may be from the last one to count as good as that.
+
+        Returns
+        -------
+        Times
+            Of nothing, where there was no evaluation.
+        """
+        if not self.iterates:
+            return Times(np.nan, np.nan, np.nan)
+        seconds, last = self.column("seconds"), self.iterates[-1]
+        near = rtol * abs(last.best_objective)
+        best = self.column("best_objective") <= last.best_objective + near
+        bound = self.column("best_bound") >= last.best_bound - near
+        return Times(float(seconds[0]), float(seconds[best.argmax()]), float(seconds[bound.argmax()]))
 
 
 @dataclass(frozen=True, eq=False)
