@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         command = import_module(f"diht.commands.{arguments.command}")  # each brings only what it needs
         getattr(command, arguments.command)(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has closed it
         _drop_output()
         return BROKEN_PIPE
     except KeyboardInterrupt:

@@ -68,7 +68,7 @@ def fit(arguments: argparse.Namespace) -> None:
 
 
 def _print(text: str) -> BrokenPipeError | None:
-    """Print a text; return the error where whoever read the output has gone, for the files are to be written all the same."""
+    """Print a text; return the error where the reader of the output has closed it: the files are written all the same."""
     try:
         print(text, flush=True)
     except BrokenPipeError as error:

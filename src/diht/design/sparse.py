@@ -168,7 +168,7 @@ class SparseDesign(StoredDesign):
         return self._cuts[n_parts], 1.0
 
     def _cut_rows(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
-        """Cut a list of rows; what was found for a list that nobody can write to is remembered as long as the list lives."""
+        """Cut a list of rows; the cut of a read-only list is kept as long as the list."""
         owner = rows.base if isinstance(rows.base, np.ndarray) else rows
         known = self._row_cuts.get(id(owner))
         if known is not None and known.rows() is owner and known.scatter == scatter and owner.size == rows.size:

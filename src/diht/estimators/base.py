@@ -43,7 +43,7 @@ _FORMATS = {
     "dtype": (np.float64, np.float32),
 }  # what X may be, for scikit-learn's checks
 _FEW = 32  # a copy of the columns of the support pays where at most one feature in so many is in it
-# The stack level of whoever called fit, for warnings: under them are fit's decorator (if any), fit, _solve, a method of it.
+# The stack level of the caller of fit, for warnings: under them are fit's decorator (if any), fit, _solve, a method of it.
 _CALLER = 4 + hasattr(CallbackSupportMixin, "set_callbacks")
 
 
@@ -157,7 +157,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
     ) -> Callable[[Iterate], bool] | None:
-        """Return what a solve calls at each evaluation; None where nobody wants to know."""
+        """Return what a solve calls at each evaluation; None where there is neither a callback nor `verbose`."""
         if not self.verbose and tasks is None:
             return None
 

@@ -51,7 +51,7 @@ class FitTasks:
 
     @classmethod
     def of(cls, estimator: Any, X: Any, y: Any, sample_weight: Any, n_problems: int) -> FitTasks | None:
-        """Return the tasks of a fit, or None where nobody listens: contexts cost time."""
+        """Return the tasks of a fit, or None where there are no callbacks: contexts cost time."""
         if not getattr(estimator, "_skl_callbacks", None):
             return None
         return cls(estimator, X, y, sample_weight, n_problems)

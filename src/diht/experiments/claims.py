@@ -533,7 +533,7 @@ def _mean_curve(rows: Sequence[Row], method: str, measure: str) -> dict[float, f
 
 
 def _support_in_time(rows: Sequence[Row]) -> tuple[str, str]:
-    """Whether the support was found by t0; a run that ended before t0 without it says nothing."""
+    """Whether the support was found by t0; a run that ended before t0 without it counts for neither."""
     told, verdicts = [], set()
     for method, own in by(rows, "method").items():
         promised, found = (chosen(own, measure=name) for name in ("t0", "t0_measured"))

@@ -33,7 +33,7 @@ def require_memory(needed: float, what: str) -> None:
 
 
 def free_memory() -> float:
-    """Return the bytes that this process can still take without being stopped; infinity where nobody says.
+    """Return the bytes that this process can still take without being stopped; infinity where no limit is known.
 
     On Linux what the kernel calls available, with what is left to swap, or less where a control group (a container, a job) has a
     limit; elsewhere the free or, failing that, all physical pages.

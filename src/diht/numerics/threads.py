@@ -103,7 +103,7 @@ def blas_threads(long_products: bool) -> AbstractContextManager[None]:
 
 
 class _Task:
-    """One part of the work: done by whoever claims it first."""
+    """One part of the work, done by the first thread that claims it."""
 
     __slots__ = ("_claim", "_done", "_part", "_work", "error", "result")
 
@@ -115,7 +115,7 @@ class _Task:
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        """Do the work, unless somebody else does."""
+        """Do the work, unless another thread has claimed it."""
         if not self._claim.acquire(blocking=False):
             return
         try:
@@ -126,7 +126,7 @@ class _Task:
             self._done.release()
 
     def finish(self) -> None:
-        """Do the work if nobody has begun it, and wait for its end."""
+        """Do the work if no thread has begun it, and wait for its end."""
         self.run()
         self._done.acquire()
 

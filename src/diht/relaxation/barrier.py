@@ -32,7 +32,7 @@ USUAL_STEPS = 15
 ACCURACY = 1e-7  # relative gap from which on the exact steps are sure of what is in and what is out
 BOUNDARY = 0.99  # share of the way to the nearest end that a step may go
 LEAST_CENTRING = 1e-4
-PATIENCE = 5  # steps that may be worse than the best one: then rounding has the last word
+PATIENCE = 5  # steps that may be worse than the best one: after them rounding prevents progress
 
 
 def barrier_operations(n: int, rank: int) -> float:

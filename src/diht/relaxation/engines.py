@@ -393,7 +393,7 @@ class GradientEngine(Engine):
         """A proximal step from the point; where the curvature has no bound, one that the loss at its end agrees with."""
         problem = self.problem
         if not self.bounded:
-            self.curvature *= 0.7  # what it was far from here need not be paid for ever
+            self.curvature *= 0.7  # the curvature may be smaller here than at the points before
         while True:
             step = 1.0 / max(self.curvature, 1e-3 * problem.lam)
             w = self.constraint.prox(self.point - step * gradient, step * problem.lam)

@@ -41,7 +41,7 @@ __all__ = ["Predictions", "Story", "write_page"]
 
 Vector = NDArray[np.float64]
 
-_TOL = 1e-4  # a relative gap that counts as none, where nobody asked for another
+_TOL = 1e-4  # a relative gap that counts as none, by default
 _SHOWN = 30  # features of a table; the others unfold
 _CHARTS = 12  # of one kind: a chart a class
 _NAMED = 7  # features whose coefficients are drawn along a path

@@ -274,7 +274,7 @@ def _short_percent(fraction: float) -> str:
 
 
 def _meaning(model: SavedModel, context: Context) -> str:
-    """Say what the gap proves, in the words of somebody who has to report the model."""
+    """Say what the gap proves, in a sentence that can be quoted with the model."""
     gap, limit = model.worst.relative_gap, allowed(model)
     who = "This" if context.fitted else "Your"
     each = " (for the worst of the classes)" if len(model.certificates) > 1 else ""

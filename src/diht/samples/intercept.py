@@ -28,7 +28,7 @@ _MAX_EVALUATIONS = 200
 _MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many
 _SHARP = 1 / 16  # ratio of two values of h from which on a secant counts as converging, whatever the bracket
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
-_ROUNDED = 8.0  # multiple of that which says nothing
+_ROUNDED = 8.0  # multiple of the rounding error below which a derivative counts as zero
 _SHORT = 10_000  # terms up to which numpy computes a sum
 
 

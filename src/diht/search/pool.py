@@ -14,7 +14,7 @@ from diht.result import Model
 
 __all__ = ["ROUNDING", "Pool"]
 
-ROUNDING = 1e-14  # relative difference of two objectives that says nothing
+ROUNDING = 1e-14  # relative difference of two objectives that rounding explains
 
 
 class Pool:

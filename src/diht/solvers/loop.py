@@ -396,7 +396,7 @@ def certify(
     support: ArrayLike | None = None,
     exact: bool = False,
 ) -> Certificate:
-    """Bound how far a model, whoever found it, is from the best that the constraint allows.
+    """Bound how far a model, found by any means, is from the best that the constraint allows.
 
     Parameters
     ----------
