@@ -41,6 +41,8 @@ OURS = {
 }
 DATASETS = (
     "paper", "reg", "hard", "clf", "leukemia", "colon-cancer", "riboflavin", "a9a", "imdb", "news20.binary",
+    "decaying", "blocks", "heavy-tailed", "genotypes", "tall", "tall-classes",
+    "scaled-reuters-money-fx", "scaled-rcv1-vw-sample", "scaled-imdb",
 )  # fmt: skip
 COLUMNS = ("dataset_name", "solver_name", "p_obj_time_limit", "p_dataset_n", "p_dataset_k", "p_dataset_lam", "p_solver_method",
     "p_solver_package", "objective_seconds", "objective_value", "objective_relative_gap", "objective_test_score",

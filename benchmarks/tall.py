@@ -23,6 +23,7 @@ import numpy as np
 from diht import SparseClassifier, SparseRegressor
 from diht.solvers import Auto
 from diht.solvers.auto.stages import RowSample
+from instances import tall
 from measure import machine
 
 
@@ -30,17 +31,6 @@ class EveryRow(Auto):
     """The default without its sample of rows."""
 
     stages = tuple(stage for stage in Auto.stages if not isinstance(stage, RowSample))
-
-
-def table(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw X, targets and labels."""
-    rng = np.random.default_rng(seed)
-    Z = rng.standard_normal((n, d))
-    X = Z.copy()
-    X[:, 1:] += 0.6 * Z[:, :-1]
-    w = np.where(rng.permutation(d) < 8, rng.standard_normal(d), 0.0)
-    u = X @ w
-    return X, u + 2.0 * rng.standard_normal(n), np.where(rng.logistic(size=n) < u, 1.0, -1.0)
 
 
 def timed(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
@@ -55,7 +45,7 @@ def timed(work: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 def rows(n: int, d: int, repeats: int) -> list[str]:
     """Return the lines of one size."""
-    X, y, labels = table(n, d)
+    X, y, labels = tall(n, d)
 
     def plain() -> np.ndarray:
         Z = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -44,13 +44,15 @@ def genes(folder: Path) -> tuple[Samples, Samples | None]:
     return (X[train], y[train]), None if train.all() else (X[~train], y[~train])
 
 
-def svmlight(train: str, test: str | None = None) -> Callable[[Path], tuple[Samples, Samples | None]]:
-    """Sparse samples from files in the LIBSVM format."""
+def svmlight(
+    train: str, test: str | None = None, change: Callable[[Any], Any] = lambda X: X
+) -> Callable[[Path], tuple[Samples, Samples | None]]:
+    """Sparse samples from files in the LIBSVM format; without those for testing X may be changed."""
 
     def load(folder: Path) -> tuple[Samples, Samples | None]:
         first = read_table(folder / train)
         if test is None:
-            return (first.X, first.y), None
+            return (change(first.X), first.y), None
         second = read_table(folder / test)
         return (first.X, first.y), (_as_wide(second.X, first.X.shape[1]), second.y)
 
