@@ -15,8 +15,9 @@ from diht.refit import never
 from diht.result import Status
 from diht.samples.least_squares import ridge
 from diht.solvers import Auto, BranchAndBound, Start
-from diht.solvers.auto import STAGES
+from diht.solvers.auto import STAGES, relaxation_run
 from diht.solvers.auto.profile import Profile
+from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.auto.stages import (
     Beginning,
     Continuation,
@@ -298,3 +299,21 @@ def test_a_budget_ends_by_reads_or_by_time() -> None:
     assert not later()
     late.append(True)
     assert later()
+
+
+def test_a_hopeless_relaxation_of_a_large_problem_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bound of the relaxation exceeds its optimum: where that is a small part of the objective, a large X is read no more."""
+    steps, advance = [], RelaxationRun.advance
+    monkeypatch.setattr(RelaxationRun, "advance", lambda run: steps.append(run.problem) or advance(run))
+    problem = drawn(Logistic(), 80, 160, 8, 0.9, 2.0, 1e-3, 0)
+
+    def steps_of(small: bool, hopeless: float) -> int:
+        monkeypatch.setattr(Profile, "is_small", property(lambda profile: small))
+        monkeypatch.setattr(relaxation_run, "_HOPELESS", hopeless)
+        steps.clear()
+        result = solve(problem)
+        assert 0.0 <= result.lower_bound <= result.objective
+        return sum(one is problem for one in steps)
+
+    assert steps_of(small=True, hopeless=1.0) == steps_of(small=False, hopeless=0.0) > 1
+    assert steps_of(small=False, hopeless=1.0) == 1

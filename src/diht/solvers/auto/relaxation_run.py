@@ -26,6 +26,7 @@ _MOST_SLOW = 3  # steps without progress on the relaxation's own gap, in a row, 
 _MOST_UNPROVED = 30  # the same while the bound is that of alpha = 0
 _NEARLY_SOLVED = 0.2  # own gap, relative to the gap, below which new roundings are refitted, in half of all reads
 _UNSOLVED = 0.7  # own gap, relative to the gap, above which a rounding is searched without waiting for the solution
+_HOPELESS = 0.05  # of the objective: a bound below that says little, and takes long where lam is small
 _ALIKE = 0.9  # share of common features of two supports that count as the same
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
@@ -89,6 +90,10 @@ class RelaxationRun:
         self.engine_gap = engine.gap
         self.rounded = self.relaxed.observe(self.problem, self.inner).fit
         return self.rounded
+
+    def is_hopeless(self, objective: float) -> bool:
+        """Whether the relaxation's optimum, which no bound of it exceeds, is a small part of the incumbent's objective."""
+        return self.inner.engine.value <= _HOPELESS * objective
 
     def suffices(self, gap: float) -> bool:
         """Whether going on would gain little of a gap between incumbent and bound, or takes too long."""

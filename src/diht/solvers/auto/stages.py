@@ -47,7 +47,7 @@ Indices = NDArray[np.int64]
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _ROUGH = 1e-3  # relative accuracy of the refit of a first rounding, and of the relaxations for larger ridges
 _FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give further starts
-_MOST_STEPS = 30  # on each of them
+_MOST_STEPS, _MOST_READS = 30, 30.0  # on each of them, and of an X that is not small
 _PROMISING = 0.01  # relative distance to the best objective at which a start in a large X is searched
 _SHIFT_ACCURACY = 1e-7
 _SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, and for each column
@@ -190,6 +190,8 @@ class RelaxationSolution(Stage):
         if relaxation.rounded is None:
             _advance(state)
         while not relaxation.suffices(state.gap):
+            if not state.profile.is_small and relaxation.is_hopeless(state.objective):
+                return
             if relaxation.is_worth_a_refit(state.gap):
                 yield from _refit(state, relaxation)
             yield
@@ -293,8 +295,9 @@ class Continuation(Stage):
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=_ROUGH, random_state=state.random_state)
             inner = relaxed.init(larger, Start(alpha=alpha, stop=state.stop))
+            spent = state.budget.within(np.inf if state.profile.is_small else _MOST_READS)
             for _ in range(_MOST_STEPS):
-                if inner.settled or state.stop():
+                if inner.settled or spent():
                     break
                 relaxed.advance(larger, inner)
             alpha = inner.engine.alpha
