@@ -15,6 +15,8 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
 from time import process_time
@@ -32,7 +34,7 @@ from diht.constraints.groups import constrained
 from diht.solvers.auto import STAGES, Auto
 from diht.solvers.auto.profile import Profile
 from diht.solvers.auto.stages import LargerRidge, Stage
-from instances import autoregressive, hard, paper_design, reg, zipf_logistic
+from instances import autoregressive, hard, paper_design, reg, scaled_words, tall, zipf_logistic
 from measure import machine
 
 SAME = 1e-6  # relative difference of objectives that counts
@@ -62,6 +64,9 @@ def instances(data: Path | None) -> Iterator[Named]:
     yield "squared, groups, 120 x 90, k = 4", Problem(X, y / y.std(), "squared", groups, 0.1, n_threads=1)
     X, y, _ = zipf_logistic(3000, 4000, 5e-3, 30)
     yield "logistic, sparse 3000 x 4000, k = 30", Problem(X, y, "logistic", 30, 1e-3, n_threads=1)
+    for n, d in ((200_000, 30), (100_000, 50)):
+        X, _, labels = tall(n, d)
+        yield f"logistic, {n} x {d}, k = 5", Problem(X, labels, "logistic", 5, 1e-3, fit_intercept=True, n_threads=1)
 
 
 # N, d, k, correlation, lam: tall and wide, and from a negligible to a strong ridge
@@ -141,8 +146,17 @@ def _quick(data: Path | None) -> Iterator[Named]:
     for name, loss, lam in (("leukemia", "logistic", 0.01), ("riboflavin", "squared", 0.1)):
         (X, y), _ = genes(data / name)
         yield f"{name}, k = 10, lam = {lam:g}", Problem(X, y, loss, 10, lam, fit_intercept=True, n_threads=1)
-    (X, y), _ = svmlight("adult.trn.bz2")(data / "a9a")
-    yield "a9a, k = 10, lam = 0.001", Problem(X, y, "logistic", 10, 1e-3, fit_intercept=True, n_threads=1)
+    for name, file, change, k in _TEXT:
+        (X, y), _ = svmlight(file, change=change)(data / name)
+        labels = np.where(np.asarray(y) > 0.0, 1.0, -1.0)
+        yield f"{name}, k = {k}, lam = 0.001", Problem(X, labels, "logistic", k, 1e-3, fit_intercept=True, n_threads=1)
+
+
+_TEXT = (
+    ("a9a", "adult.trn.bz2", None, 10),
+    ("reuters-money-fx", "reuters.trn.bz2", scaled_words, 15),
+    ("rcv1-vw-sample", "rcv1-vw-sample.bz2", scaled_words, 15),
+)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -221,18 +235,28 @@ class Change:
 Changes = dict[Stage, list[Change]]
 
 
-def changes(named: Iterable[Named], times: int, stages: Iterable[Stage] = STAGES[1:]) -> Changes:
+def changes(named: Iterable[Named], times: int, jobs: int, stages: Sequence[Stage] = STAGES[1:]) -> Changes:
     """Solve every instance with all stages, and without each of some that applies; the first one is needed."""
-    found: Changes = {stage: [] for stage in stages}
-    for name, problem in named:
-        profile = Profile(problem)
-        solved(problem, without(None))  # norms of columns and the like are computed once
-        others = {stage: repeated(problem, without(stage), times) for stage in found if stage.applies(profile)}
-        full = repeated(problem, without(None), times)
-        for stage, other in others.items():
-            found[stage].append(Change(full, other))
-        print(name, f"{full.seconds:.2f} s", file=sys.stderr, flush=True)
-    return found
+    instances = list(named)
+    work = partial(_changed, instances, times, stages)
+    if jobs == 1:
+        rows = list(map(work, range(len(instances))))
+    else:
+        with get_context("fork").Pool(jobs) as pool:  # the instances are in the memory of each process
+            rows = pool.map(work, range(len(instances)), chunksize=1)
+    return {stage: [row[i] for row in rows if i in row] for i, stage in enumerate(stages)}
+
+
+def _changed(instances: Sequence[Named], times: int, stages: Sequence[Stage], number: int) -> dict[int, Change]:
+    """One instance without each stage that applies to it, by the number of the stage."""
+    name, problem = instances[number]
+    profile = Profile(problem)
+    solved(problem, without(None))  # norms of columns and the like are computed once
+    applied = [i for i, stage in enumerate(stages) if stage.applies(profile)]
+    others = {i: repeated(problem, without(stages[i]), times) for i in applied}
+    full = repeated(problem, without(None), times)
+    print(name, f"{full.seconds:.2f} s", file=sys.stderr, flush=True)
+    return {i: Change(full, other) for i, other in others.items()}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -288,13 +312,15 @@ def main() -> None:
     given = os.environ.get("DIHT_DATA")
     parser.add_argument("--data", type=Path, default=Path(given) if given else None, help="folder of the data sets")
     parser.add_argument("--problems", type=int, default=140, help="small ones (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: %(default)s)")
     arguments = parser.parse_args()
+    jobs = arguments.jobs
     with threadpool_limits(1):
-        small = changes(difficult(arguments.problems), 1)
+        small = changes(difficult(arguments.problems), 1, jobs)
         print(*small_table(small), "", sep="\n", flush=True)
         negligible = [stage for stage in STAGES if isinstance(stage, LargerRidge)]
-        print(*small_table(changes(nearly_exact(arguments.problems), 1, negligible)), "", sep="\n", flush=True)
-        large = changes(instances(arguments.data), _REPETITIONS)
+        print(*small_table(changes(nearly_exact(arguments.problems), 1, jobs, negligible)), "", sep="\n", flush=True)
+        large = changes(instances(arguments.data), _REPETITIONS, jobs)
         print(*large_table(large), "", sep="\n")
     print(f"{machine()}; {process_time():.0f} s of processor time.")
 

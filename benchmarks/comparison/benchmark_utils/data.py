@@ -45,14 +45,14 @@ def genes(folder: Path) -> tuple[Samples, Samples | None]:
 
 
 def svmlight(
-    train: str, test: str | None = None, change: Callable[[Any], Any] = lambda X: X
+    train: str, test: str | None = None, change: Callable[[Any], Any] | None = None
 ) -> Callable[[Path], tuple[Samples, Samples | None]]:
     """Sparse samples from files in the LIBSVM format; without those for testing X may be changed."""
 
     def load(folder: Path) -> tuple[Samples, Samples | None]:
         first = read_table(folder / train)
         if test is None:
-            return (change(first.X), first.y), None
+            return (first.X if change is None else change(first.X), first.y), None
         second = read_table(folder / test)
         return (first.X, first.y), (_as_wide(second.X, first.X.shape[1]), second.y)
 
