@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from diht.estimators.shipping import SKOPS_TRUSTED, load_model
     from diht.problem import Problem
     from diht.solvers.loop import certify, solve
+    from diht.solvers.norm import norm_certificate
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,7 @@ __all__ = [
     "certify",
     "debiased",
     "load_model",
+    "norm_certificate",
     "solve",
     "sparse_path",
     "stability_selection",
@@ -50,6 +52,7 @@ _HOMES = {
     "certify": "diht.solvers.loop",
     "debiased": "diht.estimators.inference",
     "load_model": "diht.estimators.shipping",
+    "norm_certificate": "diht.solvers.norm",
     "solve": "diht.solvers.loop",
     "sparse_path": "diht.estimators.path",
     "stability_selection": "diht.estimators.inference",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
 from functools import cached_property
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = [
     "Certificate",
     "Iterate",
     "Model",
+    "NormBound",
     "Result",
     "Status",
     "Times",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
+_U = 2.0**-53  # unit roundoff of float64
 Indices = NDArray[np.int64]
 
 
@@ -202,6 +205,10 @@ class Certificate:
         Positive for the features required, and for those excluded; zero where nothing is proved.
     better : Model, optional
         A better model, if one was met while a given one was certified.
+    norm : float
+        The Euclidean norm of the penalised coefficients (those of the scaled columns), rounded up.
+    larger_ridges : tuple of pairs of numbers
+        Pairs (e, B): no model allowed has an objective below B with a ridge that is larger by e; see `for_norm`.
     """
 
     objective: float
@@ -215,6 +222,31 @@ class Certificate:
     attained: float = field(default=np.inf, repr=False)
     screening: Screening = field(default=_NOTHING, repr=False)
     better: Model | None = field(default=None, repr=False)
+    norm: float = field(default=np.inf, repr=False)
+    larger_ridges: tuple[tuple[float, float], ...] = field(default=(), repr=False)
+
+    def for_norm(self, factor: float = 1.0) -> NormBound:
+        r"""Bound the objectives of the models that are no larger than this one, or than a multiple of it.
+
+        With a ridge larger by e an objective is larger by :math:`(e/2) \|w\|^2`: a bound B for that ridge is one of
+        :math:`B - (e/2) R^2` for the models with :math:`\|w\| \le R`. Where lam is small this proves far more than the bound for
+        all models does, of those whose coefficients are no larger than such a multiple of the found ones.
+
+        Parameters
+        ----------
+        factor : float
+            R divided by the norm of this model's penalised coefficients, one or more.
+
+        Returns
+        -------
+        NormBound
+        """
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not 1.0 <= factor < np.inf:
+            raise ValueError(f"factor must be a number, 1 or more, got {factor!r}")
+        radius = float(factor) * self.norm * (1.0 + 4.0 * _U)
+        bounds = [(B, 0.5 * e * radius * radius) for e, B in self.larger_ridges if radius < np.inf]
+        proved = [B - less - 8.0 * _U * (abs(B) + less) for B, less in bounds]
+        return NormBound(float(factor), radius, self.objective, max([self.lower_bound, *proved]), self.lower_bound)
 
     @property
     def gap(self) -> float:
@@ -274,6 +306,47 @@ class Certificate:
         count = differing(self.support, self.better.support)
         changes = f"{count} feature{'s differ' if count != 1 else ' differs'}" if count else "with the same features"
         return f"; a better model was found: objective {self.better.objective:.7g}, {changes}"
+
+
+@dataclass(frozen=True)
+class NormBound:
+    """What is proved of models whose coefficients are bounded; it says nothing of others.
+
+    Attributes
+    ----------
+    factor, radius : float
+        The bound on the Euclidean norm of the penalised coefficients, as a multiple of the found model's, and itself.
+    objective : float
+        That of the found model.
+    lower_bound : float
+        No model allowed with a norm of at most `radius` has an objective below it.
+    of_all : float
+        No model allowed, of whatever norm, has one below this.
+    """
+
+    factor: float
+    radius: float
+    objective: float
+    lower_bound: float
+    of_all: float
+
+    @property
+    def gap(self) -> float:
+        """The objective less the bound for models of this norm, never negative."""
+        return max(self.objective - self.lower_bound, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """That gap divided by the objective."""
+        return relative(self.gap, self.objective)
+
+    def __str__(self) -> str:
+        return (
+            f"of the models allowed whose coefficients have a norm of at most {self.radius:.4g} ({self.factor:g} times this "
+            f"one's), none has an objective below {rounded_down(self.lower_bound, 7)}: this one is within "
+            f"{rounded_up(100 * self.relative_gap, 2)}% of the best of them; of all models allowed, none is below "
+            f"{rounded_down(self.of_all, 7)}"
+        )
 
 
 def differing(support: Indices, other: Indices) -> int:

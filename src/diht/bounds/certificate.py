@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,6 +53,10 @@ class HandedOut:
     coef: NDArray[Any]
     intercept: Intercept
     certificate: Certificate
+
+    def beside(self, larger_ridges: tuple[tuple[float, float], ...]) -> HandedOut:
+        """Return the same with bounds that were proved for larger ridges; see `Certificate.for_norm`."""
+        return replace(self, certificate=replace(self.certificate, larger_ridges=larger_ridges))
 
     def result(self, kind: type[R], status: Status, tol: float, **figures: Any) -> R:
         """Assemble the result of a solve that ended with a status; the certificate decides whether the gap is closed."""
@@ -181,6 +185,7 @@ def certificate_of(problem: Problem, coef: NDArray[Any], intercept: Intercept, k
         support=used(problem.shaped(w)),
         attained=max(predicted.objective, predicted.attained),
         screening=_of_features(problem, screening),
+        norm=float(np.linalg.norm(w)) * (1.0 + (2.0 * np.count_nonzero(w) + 8.0) * _U),
     )
 
 

@@ -146,6 +146,10 @@ class Solver(ABC):
         """Tell whether a swap could improve the best model, or by how much at most; False where a method does not look at swaps."""
         return False
 
+    def larger_ridges(self, state: Any) -> tuple[tuple[float, float], ...]:
+        """Return pairs (e, B) of bounds B that were proved for ridges larger by e, if the method meets any."""
+        return ()
+
     def epoch(self, state: Any) -> int:
         """Return the number of steps that read about as much as the whole of X."""
         return 1

@@ -369,6 +369,7 @@ class _Loop:
         n_passes = problem.design.passes - self.passes_before
         pool = self.method.pool(state)
         model = handed_out(problem, self.best.w, self.best.b, self.bound, self.limits.tol)
+        model = model.beside(self.method.larger_ridges(state))
         return model.result(
             Result,
             status,

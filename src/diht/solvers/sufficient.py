@@ -192,12 +192,19 @@ class Condensed:
         """Show a callback the models of the whole table."""
         return None if callback is None else lambda iterate: callback(self.iterate(iterate))
 
+    def _whole(self, value: float, e: float, ceiling: float) -> float:
+        """A bound of the small table with a ridge larger by e as one of the whole table."""
+        larger = self.whole.replaced(lam=self.whole.lam + e)
+        return min(ceiling, value - _table(self.whole).lost(larger, ceiling))
+
     def result(self, result: Result, tol: float) -> Result:
         """Turn the answer into one to the whole table, whose objective is computed from all its rows."""
         whole = self.whole
         ceiling = _ceiling(whole, result.objective)
         bound = CondensedBound.of(whole, result.certificate.bound, ceiling)
-        model = handed_out(whole, result.w, self.b, bound, tol)
+        model = handed_out(whole, result.w, self.b, bound, tol).beside(
+            tuple((e, self._whole(B, e, ceiling)) for e, B in result.certificate.larger_ridges)
+        )
         return model.result(
             Result,
             result.status,

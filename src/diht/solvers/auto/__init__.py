@@ -119,6 +119,10 @@ class Auto(Solver):
         """Tell whether a swap could improve the best model, or by how much at most."""
         return state.swap_optimal
 
+    def larger_ridges(self, state: AutoState) -> tuple[tuple[float, float], ...]:
+        """Return what the relaxations for larger ridges proved."""
+        return tuple(state.larger_ridges)
+
     def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point | None:
         """Swap while that improves the best model, as far as the limits allow, and fit it once more: that may prove more."""
         if state.is_open:

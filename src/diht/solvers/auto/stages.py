@@ -301,6 +301,7 @@ class Continuation(Stage):
                     break
                 relaxed.advance(larger, inner)
             alpha = inner.engine.alpha
+            state.larger_ridges.append((larger.lam - problem.lam, inner.bound.claimed))
             w = relaxed.relaxed_model(larger, inner)
             support = problem.constraint.select(w)
             fit = state.fit(support, w, inner.engine.b)

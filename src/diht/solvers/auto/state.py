@@ -78,6 +78,7 @@ class AutoState:
     solve_part: Callable[[Problem], AutoState] | None = None  # all stages on another problem
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
+    larger_ridges: list[tuple[float, float]] = field(default_factory=list)  # (e, B): a bound B for a ridge larger by e
     refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
 
     def __post_init__(self) -> None:
