@@ -3,9 +3,9 @@
     python benchmarks/defaults.py --data FOLDER [breast-cancer diabetes a9a ...] > defaults.md
 
 The samples for training of each fold are cross-validated over the largest grids. What a rule would choose from a part of a grid
-follows from these scores; the models are those of the path of all samples for training. Seconds are those of the processor, for a
-fit with the settings of a row to the first fold. FOLDER holds `a9a/adult.trn.bz2` and `NAME/NAME.npz` of the other data sets;
-breast-cancer and diabetes (with squares and products) come with scikit-learn.
+follows from these scores; the models are those of the path of all samples for training, the gaps those of fits to these. Seconds
+are those of the processor, for a fit with the settings of a row to the first fold. FOLDER holds `a9a/adult.trn.bz2` and
+`NAME/NAME.npz` of the other data sets; breast-cancer and diabetes (with squares and products) come with scikit-learn.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -27,7 +28,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.preprocessing import PolynomialFeatures
 
-from diht import SparseClassifierCV, SparseRegressorCV
+from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.datasets import read_table
 from diht.estimators.path import default_ks
 from measure import machine
@@ -87,14 +88,14 @@ class Validated:
     scores: np.ndarray  # by fold and point of the grid
     test: np.ndarray
     sizes: np.ndarray
-    gaps: np.ndarray
+    gap: Callable[[int, float], float]  # of the last fit, for a k and lam
 
     def chosen(self, estimator: Any, lams: Sequence[float]) -> tuple[float, int, float]:
         """Score, number of features and gap of the model that the estimator's rule takes from a part of the grid."""
         part = [i for i, (_, lam) in enumerate(self.grid) if lam in lams]
         estimator._choose_by_score([self.grid[i] for i in part], self.scores[:, part])
         best = part[estimator.best_index_]
-        return self.test[best], self.sizes[best], self.gaps[best]
+        return self.test[best], self.sizes[best], self.gap(*self.grid[best])
 
 
 def validated(estimator: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np.ndarray) -> Validated:
@@ -112,8 +113,14 @@ def validated(estimator: Any, X: Any, y: np.ndarray, train: np.ndarray, test: np
         np.array(scores),
         np.array(values),
         np.array([len(point.support) for point in points]),
-        np.array([point.relative_gap for point in points]),
+        cache(partial(gap_of, estimator, X[train], y[train])),
     )
+
+
+def gap_of(estimator: Any, X: Any, y: np.ndarray, k: int, lam: float) -> float:
+    """Relative gap of the fit that an estimator makes for the k and lam that it has chosen."""
+    make = SparseClassifier if hasattr(estimator, "classes_") else SparseRegressor
+    return make(k=k, lam=lam, standardize=estimator.standardize).fit(X, y).result_.relative_gap
 
 
 def seconds(estimator: Any, X: Any, y: np.ndarray) -> float:

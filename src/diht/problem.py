@@ -163,6 +163,15 @@ class Problem:
             self._memo["null"] = samples.best_intercept(self.loss, samples.full(0.0)) if self.fit_intercept else 0.0
         return self._memo["null"]
 
+    @property
+    def null_value(self) -> float:
+        """The objective of the model without features, with its best intercept; computed once."""
+        if "null value" not in self._memo:
+            samples = self.samples
+            u = samples.shifted(samples.full(0.0), self.null_intercept)
+            self._memo["null value"] = samples.value(self.loss, u)
+        return float(self._memo["null value"])
+
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
         other = object.__new__(Problem)

@@ -219,6 +219,12 @@ class Objective:
         """Return the model without features."""
         return self.model(np.zeros(len(self.support)), b, self.part.full(0.0))
 
+    def null(self) -> float:
+        """Return phi(0), which is computed once for all supports, and all k and lam."""
+        if self.loss is not self.problem.loss:
+            return self.nothing(self.problem.null_intercept).objective
+        return self.problem.null_value
+
     def gradient(self, model: Fit) -> Vector:
         """Return the gradient of phi."""
         pull = self.part.pull(self.part.slopes(self.loss, model.margins(self.problem)))
@@ -279,7 +285,7 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     problem, part = objective.problem, objective.part
     equations = _direction(problem, part)
     model = objective.model(x, b)
-    if np.any(x):
+    if np.any(x) and not model.objective <= objective.null():
         model = min(model, objective.nothing(b), key=lambda model: model.objective)
     gradient = objective.gradient(model)
     direction, before, decrease = np.zeros_like(gradient), 0.0, 0.0

@@ -33,7 +33,7 @@ from diht.result import Iterate, Result, Status
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
 
-__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "validated"]
+__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -296,8 +296,12 @@ def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
     its size, which an orthogonal change of the group's columns leaves as it is. A column that is constant up to rounding has
     variance 0; a group of such columns has scale 1.
     """
-    mean, variance = design.moments(s)
-    rounding = len(s) * np.finfo(np.float64).eps * np.abs(mean)
+    return scales_of(*design.moments(s), len(s), constraint)
+
+
+def scales_of(mean: Vector, variance: Vector, n_samples: int, constraint: Constraint) -> Vector:
+    """Return the same of means and variances."""
+    rounding = n_samples * np.finfo(np.float64).eps * np.abs(mean)
     scale = np.sqrt(constraint.pooled(np.where(np.sqrt(variance) <= rounding, 0.0, variance)))
     return np.where(scale > 0.0, scale, 1.0)
 

@@ -1,17 +1,20 @@
-"""Estimators that choose k and lam themselves: a path in every fold, and one of all samples."""
+"""Estimators that choose k and lam themselves: models in every fold, and one of all samples with its certificate."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
+from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -19,10 +22,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
-from diht.constraints.base import Constraint
-from diht.design import as_design
 from diht.estimators import SparseClassifier, SparseRegressor
-from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
+from diht.estimators.base import blas_threads, class_weighted, validated
+from diht.estimators.folds import Grid, Models, Plain, Results, Sums
 from diht.estimators.path import (
     CRITERIA,
     Path,
@@ -39,17 +41,31 @@ from diht.losses import Loss
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
-from diht.solvers.sweep import solve_path
+from diht.solvers.loop import Limits
+from diht.solvers.sweep import proved
 
 __all__ = ["SparseClassifierCV", "SparseRegressorCV"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
-Plain: TypeAlias = SparseRegressor | SparseClassifier
-Results: TypeAlias = dict[tuple[int, float], Result]  # by k and lam
 
 _RULES = "1se", "score"
 _LAMS = 1e-3, 1e-2, 1e-1  # for columns of unit variance
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """Samples, as they were checked."""
+
+    X: Any
+    y: Array
+    weights: Vector | None
+    offset: Vector | None
+
+    def part(self, rows: Any) -> _Given:
+        """Return some of the samples."""
+        some = [None if values is None else values[rows] for values in (self.weights, self.offset)]
+        return _Given(self.X[rows], self.y[rows], *some)
 
 
 class _CrossValidated(BaseEstimator):  # type: ignore[misc]
@@ -90,24 +106,21 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
         ks = self._ks(X.shape[0], X.shape[1], names)
         constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign)
-        plain = self._estimator()
+        Limits.checked(self.tol, None, self.time_limit, None)
+        grid, given = Grid(self._estimator(), constraint, ks, lams), _Given(X, y, weights, known)
         by_score = self.criterion in _RULES
         folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y)) if by_score else []
         n_jobs = effective_n_jobs(self.n_jobs) if folds else 1
         with blas_threads(self.n_jobs if n_jobs == 1 else 1):
+            sums = grid.sums(X, y, weights, known, self.n_jobs) if by_score or self.refit else None
             if by_score:
-                jobs = [(train, test, i) for i, (train, test) in enumerate(folds)]
-                score = delayed(self._score_fold)
+                score, n_threads = delayed(self._score_fold), 1 if n_jobs > 1 else self.n_jobs
                 scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
-                    score(plain, X, y, weights, known, job, constraint, ks, lams, 1 if n_jobs > 1 else self.n_jobs)
-                    for job in jobs
+                    score(grid, given, sums, fold, i, n_threads) for i, fold in enumerate(folds)
                 )
-                self._choose_by_score([(k, lam) for lam in lams for k in ks], np.array(scores))
+                self._choose_by_score(grid.keys, np.array(scores))
             if self.refit or not by_score:
-                n = counted(sample_weight, X.shape[0])
-                self._follow_path(plain, X, y, weights, known, n, constraint, ks, lams)
-        if self.refit:
-            self._refit(data, y, sample_weight, known)
+                self._follow_path(grid, given, sums, counted(sample_weight, X.shape[0]), data)
         if not is_classifier(self):
             self._keep_target_names(targets)
 
@@ -143,28 +156,33 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     # Scores
 
     def _score_fold(
-        self, plain: Plain, X: Any, y: Array, weights: Vector | None, offset: Vector | None, fold: tuple[Any, Any, int],
-        constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
-    ) -> list[float]:  # fmt: skip
-        """Follow the path of a fold's training samples, and score each model on the others."""
-        train, test, number = fold
-        targets, s, classes = self._targets(y[train], None if weights is None else weights[train])
-        apart = None if offset is None else offset[train]
-        model = clone(plain)
-        model.n_features_in_ = X.shape[1]
+        self, grid: Grid, given: _Given, sums: Sums | None, fold: tuple[Any, Any], number: int, n_threads: int | None
+    ) -> list[float]:
+        """Make the models of a fold's training samples, and score each on the others."""
+        train, test = fold
+        part = given.part(train)
+        targets, s, classes = self._targets(part.y, part.weights)
+        model = clone(grid.plain)
+        model.n_features_in_ = given.X.shape[1]
         if classes is not None:
             model.classes_ = classes
-        paths = _paths(model, X[train], targets, s, apart, constraint, ks, lams, n_threads)
-        if offset is not None:
-            model.predict = partial(model.predict, offset=offset[test])  # no scorer knows of offsets
+        if sums is None:
+            own = replace(grid, plain=model)
+            paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
+        else:
+            paths = [sums.models(train, n_threads)]
+        rest = given.part(test)
+        if rest.offset is not None:
+            model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
         scorer = check_scoring(model, self._scoring() if self.scoring is None else self.scoring)
-        weighted = {} if weights is None or not _takes_weights(scorer) else {"sample_weight": weights[test]}
-        X, y, scores = X[test], y[test], []
-        for key in paths[0]:
-            model.__dict__ |= _attributes(model, paths, key)
-            scores.append(float(scorer(model, X, y, **weighted)))
+        weighted = {} if rest.weights is None or not _takes_weights(scorer) else {"sample_weight": rest.weights}
+        scores = []
+        with _without_checks(self.scoring):
+            for key in grid.keys:
+                model.__dict__ |= _attributes(model, paths, key)
+                scores.append(float(scorer(model, rest.X, rest.y, **weighted)))
         if self.verbose:
-            best = list(paths[0])[int(np.argmax(scores))]
+            best = grid.keys[int(np.argmax(scores))]
             print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
         return scores
 
@@ -191,51 +209,45 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     # The path of all samples
 
-    def _follow_path(
-        self, plain: Plain, X: Any, y: Array, weights: Vector | None, offset: Vector | None, n: float,
-        constraint: Constraint, ks: list[int], lams: list[float],
-    ) -> None:  # fmt: skip
-        """Follow the path of all samples; choose by an information criterion if that is what is asked for."""
-        targets, s, classes = self._targets(y, weights)
+    def _follow_path(self, grid: Grid, given: _Given, sums: Sums | None, n: float, data: Any) -> None:
+        """Make the models of all samples; choose by an information criterion if that is asked for; fit the model chosen."""
+        targets, s, classes = self._targets(given.y, given.weights)
         if classes is not None:
-            plain.classes_ = classes
-        paths = _paths(plain, X, targets, s, offset, constraint, ks, lams, self.n_jobs)
-        names = tuple(getattr(self, "feature_names_in_", default_names(X.shape[1])))
-        loss = plain._fitted_loss()
-        kept = [
-            Path(
-                tuple(path_point(*key, result, plain.standardize) for key, result in results.items()),
-                names,
-                loss,
-                n,
-                constraint,
-            )
-            for results in paths
-        ]
-        self.path_ = kept if len(kept) > 1 else kept[0]
+            grid.plain.classes_ = classes
+        problems = grid.problems(given.X, targets, s, given.offset, self.n_jobs)
+        names = tuple(getattr(self, "feature_names_in_", default_names(given.X.shape[1])))
+        paths = _Paths.of(grid, problems, sums, names, n)
         if self.criterion in CRITERIA:
-            values = np.sum([path.criterion(self.criterion) for path in kept], axis=0)
-            grid = list(paths[0])
-            self.best_index_ = int(np.argmin(values))
-            self.best_k_, self.best_lam_ = grid[self.best_index_]
-            self.best_score_ = float(values[self.best_index_])
-            self.cv_results_ = _grid_columns(grid) | {
-                self.criterion: values,
-                f"rank_{self.criterion}": rankdata(values, method="min").astype(np.int32),
-            }
+            self._choose_by_criterion(grid.keys, paths.with_bounds())
+        best = self.best_k_, self.best_lam_
+        if self.refit:
+            self._refit(data, given, paths.chosen(best))
+            solved = self.result_ if isinstance(self.result_, list) else [self.result_]
+            paths = paths.knowing([{best: result} for result in solved])
+        kept = paths.with_bounds()
+        self.path_ = kept if len(kept) > 1 else kept[0]
 
-    def _refit(self, X: Any, y: Array, sample_weight: ArrayLike | None, offset: Vector | None) -> None:
+    def _choose_by_criterion(self, grid: list[tuple[int, float]], paths: list[Path]) -> None:
+        """Choose the least information criterion."""
+        values = np.sum([path.criterion(self.criterion) for path in paths], axis=0)
+        self.best_index_ = int(np.argmin(values))
+        self.best_k_, self.best_lam_ = grid[self.best_index_]
+        self.best_score_ = float(values[self.best_index_])
+        self.cv_results_ = _grid_columns(grid) | {
+            self.criterion: values,
+            f"rank_{self.criterion}": rankdata(values, method="min").astype(np.int32),
+        }
+
+    def _refit(self, X: Any, given: _Given, first: list[Result]) -> None:
         """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
         plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
-        paths = self.path_ if isinstance(self.path_, list) else [self.path_]
-        points = [path.point(self.best_k_, self.best_lam_) for path in paths]
-        plain.coef_, plain.result_ = np.vstack([point.coef for point in points]), [point.result for point in points]
+        plain.coef_, plain.result_ = np.vstack([result.coef for result in first]), first
         plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
         if is_classifier(self):
-            plain.classes_ = np.unique(y)
+            plain.classes_ = np.unique(given.y)
         if getattr(self, "_skl_callbacks", None):
             plain.set_callbacks(*self._skl_callbacks)
-        plain.fit(X, y, sample_weight, **({} if offset is None else {"offset": offset}))
+        plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
         self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
         if self.verbose:
             print(f"k={self.best_k_}, lam={self.best_lam_:g}: {plain.certificate_}")
@@ -244,21 +256,52 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         return hasattr(self, "coef_")
 
 
-def _paths(
-    plain: Plain, X: Any, targets: dict[str, Array], s: Vector, offset: Vector | None,
-    constraint: Constraint, ks: list[int], lams: list[float], n_threads: int | None,
-) -> list[Results]:  # fmt: skip
-    """Follow the path of each target."""
-    design = as_design(X, n_threads)
-    scale = column_scales(design, s, constraint) if plain.standardize else None
-    loss, results = plain._fitted_loss(), []
-    for y in targets.values():
-        problem = Problem(design, y, loss, constraint, lams[-1], s, plain.fit_intercept, scale=scale, offset=offset)
-        results.append(solve_path(problem, ks, lams, plain._solver(), plain.tol, plain.time_limit))
-    return results
+@dataclass(frozen=True, eq=False)
+class _Paths:
+    """The models of all samples, by target; where they have no bounds, how to prove some."""
+
+    grid: Grid
+    problems: list[Problem]
+    models: list[Models]
+    solved: list[Results]  # all points, where the method proves bounds; else those whose proof is known
+    names: tuple[str, ...]
+    n: float
+
+    @classmethod
+    def of(cls, grid: Grid, problems: list[Problem], sums: Sums | None, names: tuple[str, ...], n: float) -> _Paths:
+        """Make the models."""
+        solved: list[Results] = [{} if grid.proves_nothing else grid.results(problem) for problem in problems]
+        if not grid.proves_nothing:
+            models = [{key: result.model for key, result in results.items()} for results in solved]
+        elif sums is None:
+            models = list(map(grid.models, problems))
+        else:
+            models = [sums.models(np.arange(len(sums.y)), grid.plain.n_jobs)]
+        return cls(grid, problems, models, solved, names, n)
+
+    def knowing(self, solved: list[Results]) -> _Paths:
+        """Return the same with what was proved of single points, where nothing was proved of all."""
+        return replace(self, solved=solved) if self.grid.proves_nothing else self
+
+    def with_bounds(self) -> list[Path]:
+        """Return the paths."""
+        grid, each = self.grid, zip(self.problems, self.models, self.solved, strict=True)
+        return [self._path(proved(*path, grid.plain.tol) if grid.proves_nothing else path[-1]) for path in each]
+
+    def _path(self, results: Results) -> Path:
+        plain = self.grid.plain
+        points = tuple(path_point(*key, result, plain.standardize) for key, result in results.items())
+        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint)
+
+    def chosen(self, key: tuple[int, float]) -> list[Result]:
+        """Return the model of a point, with a bound."""
+        if not self.grid.proves_nothing:
+            return [results[key] for results in self.solved]
+        each = zip(self.problems, self.models, strict=True)
+        return [proved(problem, {key: models[key]}, {}, self.grid.plain.tol)[key] for problem, models in each]
 
 
-def _attributes(model: Plain, paths: list[Results], key: tuple[int, float]) -> dict[str, Any]:
+def _attributes(model: Plain, paths: Sequence[Models], key: tuple[int, float]) -> dict[str, Any]:
     """Return the fitted attributes of a point, one result a target."""
     results = [results[key] for results in paths]
     coef = np.vstack([result.coef for result in results])
@@ -270,6 +313,14 @@ def _grid_columns(grid: Sequence[tuple[int, float]]) -> dict[str, Any]:
     return {"params": [{"k": k, "lam": lam} for k, lam in grid], "param_k": ks, "param_lam": lams}
 
 
+def _without_checks(scoring: Any) -> AbstractContextManager[Any]:
+    """Leave out scikit-learn's checks of samples that were checked before, unless the score is the user's own."""
+    if scoring is None or isinstance(scoring, str):
+        checked: AbstractContextManager[Any] = config_context(assume_finite=True, skip_parameter_validation=True)
+        return checked
+    return nullcontext()
+
+
 def _takes_weights(scorer: Callable[..., Any]) -> bool:
     """Whether a scorer takes sample weights: those of scikit-learn do, a function of the user's may."""
     parameters = inspect.signature(scorer).parameters.values()
@@ -279,9 +330,9 @@ def _takes_weights(scorer: Callable[..., Any]) -> bool:
 class SparseRegressorCV(_CrossValidated, SparseRegressor):
     r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
 
-    In each fold a path over all k and lam is followed on the training samples (see `sparse_path`), and its models are scored on the
-    others. Then the path of all samples is followed, and the model for the k and lam chosen is fitted as `SparseRegressor` does,
-    starting from the path's.
+    In each fold a model is made for every k and lam from the training samples alone, without bounds, and scored on the others. Then
+    the same is done for all samples, and the model for the k and lam chosen is fitted as `SparseRegressor` does, starting from
+    theirs: that one has the certificate.
 
     Parameters
     ----------
@@ -303,7 +354,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     refit : bool, default=True
         Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
     solver : str or Solver, default="auto"
-        The method, as in `sparse_path`.
+        The method of the last fit. Any but "auto" makes the models of the folds as well, with bounds, as in `sparse_path`.
     exact : bool, default=False
         Whether to branch and bound for the last fit.
     fit_intercept : bool, default=True
@@ -335,7 +386,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
         `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
     path_ : Path
-        The path of all samples.
+        The models of all samples. Bounds are those of the dual points of these models and of the last fit: `sparse_path` proves
+        more of the other points.
     n_splits_ : int
         Number of folds.
     coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
@@ -439,9 +491,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
 class SparseClassifierCV(_CrossValidated, SparseClassifier):
     r"""Linear classification with at most k features, k and lam chosen by cross-validation or an information criterion.
 
-    In each fold a path over all k and lam is followed on the training samples (see `sparse_path`), and its models are scored on the
-    others. Then the path of all samples is followed, and the model for the k and lam chosen is fitted as `SparseClassifier` does,
-    starting from the path's.
+    In each fold a model is made for every k and lam from the training samples alone, without bounds, and scored on the others. Then
+    the same is done for all samples, and the model for the k and lam chosen is fitted as `SparseClassifier` does, starting from
+    theirs: that one has the certificate.
 
     Parameters
     ----------
@@ -467,7 +519,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples in the fits; scores know nothing of them.
     solver : str or Solver, default="auto"
-        The method, as in `sparse_path`.
+        The method of the last fit. Any but "auto" makes the models of the folds as well, with bounds, as in `sparse_path`.
     exact : bool, default=False
         Whether to branch and bound for the last fit.
     fit_intercept : bool, default=True
@@ -499,7 +551,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
         `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
     path_ : Path or list of Path
-        The path of all samples; with ``multiclass="ovr"`` one for each of more than two classes against the rest.
+        The models of all samples; with ``multiclass="ovr"`` one path for each of more than two classes against the rest. Bounds
+        are those of the dual points of these models and of the last fit: `sparse_path` proves more of the other points.
     n_splits_ : int
         Number of folds.
     coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...

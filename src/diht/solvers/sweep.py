@@ -12,7 +12,7 @@ from that of k + 1 by one square only, so that the neighbour's best dual point i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
@@ -20,29 +20,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.bounds.certificate import certificate_of
-from diht.bounds.duality import Bound, Screening, lower_bound
+from diht.bounds.certificate import certificate_of, handed_out
+from diht.bounds.duality import Bound, Screening, dual_from_primal, lower_bound
 from diht.bounds.shift import ShiftedBound, problem_gram
-from diht.constraints.base import Constraint
 from diht.constraints.selection import top_k
 from diht.design.gram import Gram
 from diht.fit import Fit
-from diht.numerics.definite import Definite
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem
-from diht.refit import refit
 from diht.relaxation.engines import NewtonEngine, engine_for, newton_pays
-from diht.result import Result, Status
-from diht.samples import Intercept, Samples
+from diht.result import Model, Result, Status, Trace
+from diht.samples import Intercept, Rows
 from diht.search.swaps import swap_search
 from diht.solvers import Auto, Relaxed, Solver, Start
 from diht.solvers.auto.stages import shifts
 from diht.solvers.auto.state import AutoState
 from diht.solvers.loop import Limits, as_solver, drive, solve
+from diht.solvers.neighbours import BETTER, grown, refitted, shrunk
 from diht.solvers.relaxed import RelaxedState
 from diht.solvers.sufficient import condensed
 
-__all__ = ["WiderBound", "solve_path"]
+__all__ = ["WiderBound", "proved", "solve_path"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -58,8 +56,7 @@ _SEARCH_PASSES = 10.0  # reads of a larger X that the swaps of a point may take
 _DEAR = 2e7  # bytes of an X that is read no more often than needed: its relaxation is solved again only where the gap has grown
 _DRIFT, _NEAR = 2.0, 10.0  # so much, and to so many times the tolerance; below that there is no search for swaps either
 _LONGLIST, _SHORTLIST = 20, 5  # swaps to try, for a small and for a larger X
-_MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it
-_BETTER = 1e-9  # relative fall of the objective that is worth another look
+_SHARES = 1.0, 0.5, 0.25, 0.125  # of a dual point, which serves a smaller lam the better the smaller it is
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -337,9 +334,9 @@ class _Sweep:
             problem = self.at(k, lam)
             starts = []
             if above is not None:
-                starts.append(_shrunk(problem, self.model(above, lam)))
+                starts.append(shrunk(problem, self.model(above, lam)))
             if larger is not None:
-                starts.append(_refitted(problem, self.model(k, larger)))
+                starts.append(refitted(problem, self.model(k, larger)))
             known = (
                 None
                 if above is None
@@ -365,8 +362,8 @@ class _Sweep:
             if other < k and np.all(np.isin(self.results[other, lam].support, result.support)):
                 continue  # the smaller model is a part of this one
             model = self.model(other, lam)
-            tried = _grown(problem, model) if other < k else _shrunk(problem, model)
-            if tried.objective < result.objective - _BETTER * abs(result.objective):
+            tried = grown(problem, model) if other < k else shrunk(problem, model)
+            if tried.objective < result.objective - BETTER * abs(result.objective):
                 improved.add(k)
                 again = self.solve(problem, Start(tried.w, tried.b, result.alpha, result.certificate.bound))
                 cost = {
@@ -433,61 +430,68 @@ class _Sweep:
         return Fit(len(w), support, w[support], b, result.objective)
 
 
-def _refitted(problem: Problem, fit: Fit, support: Indices | None = None) -> Fit:
-    """The best model on a support, that of a given model by default."""
-    if support is None:
-        inside = problem.constraint.free(fit.n_features)[1]
-        support = problem.constraint.closure(np.union1d(fit.support, inside))
-    return refit(problem, support, fit.w, fit.b, rtol=_BETTER)
+# ---------------------------------------------------------------------------------------------------------------------
+# Models from elsewhere
 
 
-def _shrunk(problem: Problem, fit: Fit) -> Fit:
-    """Leave out the features (or groups) that cost least, each alone, until the constraint is met, and fit again."""
-    constraint, support, x = problem.constraint.unsigned, fit.support, fit.values
-    if constraint.allows(fit.w):
-        return _refitted(problem, fit)
-    part, roots = problem.samples.columns(support), np.zeros(fit.n_features)
-    if problem.samples.size * float(len(support)) ** 2 > _MOST_DIRECT:
-        roots[support] = x * part.design.column_norms()
-        return _refitted(problem, fit, constraint.select(roots))
-    # By the quadratic around the model, with M the inverse Hessian, leaving G out costs w_G' M_GG^-1 w_G / 2 and moves the others.
-    M = Definite(_hessian(problem, part, x, fit.b)).inverse()
-    problem.design.count_reads_of(part.design)
-    roots[support] = _roots_of_costs(constraint, support, x, M)
-    chosen = constraint.select(roots)
-    kept = np.isin(support, chosen)
-    moved = x[kept] - M[np.ix_(kept, ~kept)] @ Definite(M[np.ix_(~kept, ~kept)]).solve(x[~kept])
-    return _refitted(problem, replace(fit, support=support[kept], values=moved), chosen)
+def proved(
+    problem: Problem,
+    models: Mapping[tuple[int, float], Model],
+    solved: Mapping[tuple[int, float], Result],
+    tol: float = 1e-4,
+) -> dict[tuple[int, float], Result]:
+    """Return models of a problem's path with bounds: those of their own dual points, and of those of the points that were solved.
+
+    Models and bounds are handed on from point to point, so that neither objectives nor bounds rise with k, nor fall with lam.
+
+    Parameters
+    ----------
+    problem : Problem
+        The data, the loss, and all of the constraint but k.
+    models : mapping from k and lam to Model
+        Those of all points.
+    solved : mapping from k and lam to Result
+        Those of some of the points; they replace the models.
+    tol : float
+        As in `solve`.
+
+    Returns
+    -------
+    dict
+        Results by (k, lam), in the order of the models.
+    """
+    ks, lams = (sorted(set(column)) for column in zip(*models, strict=True))
+    sweep = _Sweep(problem, ks, lams, Auto(), tol, None, lambda *_: False)
+    known = [(result.alpha, problem.samples.pull(result.alpha)) for result in solved.values()]
+    for key, model in models.items():
+        if key in solved:
+            sweep.results[key] = replace(solved[key], pool=(), last=solved[key].model, last_alpha=None)
+        else:
+            sweep.results[key] = _proved(sweep.at(*key), model, known, tol)
+    sweep.hand_on()
+    return {key: sweep.results[key] for key in models}
 
 
-def _roots_of_costs(constraint: Constraint, support: Indices, x: Vector, M: Vector) -> Vector:
-    """A vector whose squared norm over each feature, or group, is w_G' M_GG^-1 w_G."""
-    if constraint.unit_size == 1:
-        return np.asarray(x / np.sqrt(np.diag(M)))
-    roots, left = np.empty_like(x), np.arange(len(support))
-    while len(left):
-        together = np.isin(support[left], constraint.closure(support[left[:1]]))
-        G, left = left[together], left[~together]
-        roots[G] = np.sqrt(max(float(x[G] @ Definite(M[np.ix_(G, G)]).solve(x[G])), 0.0) / len(G))
-    return roots
-
-
-def _hessian(problem: Problem, part: Samples, x: Vector, b: Intercept) -> Vector:
-    """Curvature of the objective around a model, in the coefficients of its features; the intercept is eliminated."""
-    H = part.hessian(part.curvatures(problem.loss, part.margins(x, b)), problem.fit_intercept)
-    H[np.diag_indices(len(H))] += problem.lam
-    return np.asarray(H)
-
-
-def _grown(problem: Problem, fit: Fit) -> Fit:
-    """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
-    slopes = problem.samples.slopes(problem.loss, fit.margins(problem))
-    promise = problem.samples.pull(slopes) / np.sqrt(_diagonal(problem))
-    with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64))
-    return _refitted(problem, fit, with_these.opposite.select(promise))
-
-
-def _diagonal(problem: Problem) -> Vector:
-    """About the diagonal of the Hessian, up to a factor: for ranking features."""
-    mean_square = np.square(problem.design.column_norms()) / problem.shape[0]
-    return np.asarray(mean_square + problem.lam)
+def _proved(problem: Problem, model: Model, known: Sequence[tuple[Rows, Vector]], tol: float) -> Result:
+    """Return a model with the best bound of its own dual point and of shares of others, powers of 2 that cost no digit."""
+    began, reads = perf_counter(), problem.design.passes
+    w = problem.flat("w", model.w)
+    b = problem.centred_intercept(w, model.intercept) if problem.fit_intercept else 0.0
+    bound = lower_bound(problem, dual_from_primal(problem, w, b))
+    for alpha, g in known:
+        for share in _SHARES:
+            part = problem.samples.map(lambda y, s, a, share=share: share * a, alpha)
+            bound = max(bound, lower_bound(problem, part, share * g), key=lambda bound: bound.value)
+    return handed_out(problem, w, b, bound, tol).result(
+        Result,
+        Status.STALLED,
+        tol,
+        pool=(),
+        last=model,
+        last_alpha=None,
+        n_iter=0,
+        n_passes=problem.design.passes - reads,
+        seconds=perf_counter() - began,
+        trace=Trace(),
+        solver=repr(Auto()),
+    )
