@@ -346,7 +346,7 @@ class Problem:
 
     def __repr__(self) -> str:
         n, d = self.shape
-        return f"Problem({n} x {d}, loss={self.loss}, {self.constraint}, lam={self.lam:g}, fit_intercept={self.fit_intercept})"
+        return f"Problem({n} x {d}, loss={self.loss}, {self.constraint!r}, lam={self.lam:g}, fit_intercept={self.fit_intercept})"
 
 
 def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
