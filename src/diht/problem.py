@@ -201,7 +201,8 @@ class Problem:
         """The problem of some features alone, on a compact copy of them."""
         other = self.replaced(constraint=self.constraint.within(features))
         object.__setattr__(other, "samples", self.samples.columns(features))
-        object.__setattr__(other, "_memo", {})
+        without = {name: known for name, known in self._memo.items() if name in ("null", "null value")}
+        object.__setattr__(other, "_memo", without)  # the model without features is the same
         for name in ("center", "scale"):
             values = getattr(self, name)
             object.__setattr__(other, name, None if values is None else values[features])
