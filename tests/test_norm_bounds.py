@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from cases import LOSSES
 from diht import Problem, SparseClassifier, SparseRegressor, norm_certificate, solve
 from diht.bounds.duality import primal
 from diht.losses import Loss, Squared
+from diht.persistence.model import read_model
 from oracle import small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -94,7 +97,7 @@ def test_a_factor_below_one_is_refused(factor: object) -> None:
         certificate.for_norm(factor)
 
 
-def test_estimators_have_it_and_keep_it_in_files() -> None:
+def test_estimators_have_it_and_keep_it_in_files(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     X = 10.0 ** rng.uniform(-3, 3, 40) * rng.standard_normal((30, 40))
     y = X[:, 0] / np.abs(X[:, 0]).mean() + rng.standard_normal(30)
@@ -105,6 +108,39 @@ def test_estimators_have_it_and_keep_it_in_files() -> None:
         assert certificate.norm == pytest.approx(np.linalg.norm(scaled), rel=1e-9)
         back = pickle.loads(pickle.dumps(model)).certificate_
         assert back.for_norm(1.1).lower_bound == certificate.for_norm(1.1).lower_bound
+        model.to_json(tmp_path / "model.json")
+        (figures,) = read_model(str(tmp_path / "model.json")).certificates
+        assert figures.for_norm(1.1) == certificate.for_norm(1.1)
+
+
+def wide_table() -> SparseRegressor:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 200))
+    return SparseRegressor(k=5, lam=0.01).fit(X, X[:, :5].sum(axis=1) + 0.5 * rng.standard_normal(60))
+
+
+def test_a_report_shows_it_beside_the_bound_of_all_models(tmp_path: Path) -> None:
+    model = wide_table()
+    assert model.certificate_.for_norm().relative_gap < model.certificate_.relative_gap - 0.01
+    model.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Gap and size of coefficients" in page
+    assert "Of larger ones it says nothing." in page
+    model.set_params(lam=10.0).fit(np.eye(200)[:60], np.arange(60.0))
+    assert model.certificate_.relative_gap < 1e-4
+    model.report(tmp_path / "page.html")
+    assert "Gap and size" not in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("more", [-1.0, "1", None, 1e400])
+def test_a_damaged_file_is_named(tmp_path: Path, more: object) -> None:
+    path = tmp_path / "model.json"
+    wide_table().to_json(path)
+    content = json.loads(path.read_text())
+    content["certificates"][0]["given"]["larger_ridges"][0]["more"] = more
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"^\S*model.json: [^\n]*$"):
+        read_model(str(path))
 
 
 def test_of_a_tall_table_it_is_that_of_all_its_rows() -> None:

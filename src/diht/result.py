@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from enum import StrEnum
@@ -241,12 +241,7 @@ class Certificate:
         -------
         NormBound
         """
-        if isinstance(factor, bool) or not isinstance(factor, Real) or not 1.0 <= factor < np.inf:
-            raise ValueError(f"factor must be a number, 1 or more, got {factor!r}")
-        radius = float(factor) * self.norm * (1.0 + 4.0 * _U)
-        bounds = [(B, 0.5 * e * radius * radius) for e, B in self.larger_ridges if radius < np.inf]
-        proved = [B - less - 8.0 * _U * (abs(B) + less) for B, less in bounds]
-        return NormBound(float(factor), radius, self.objective, max([self.lower_bound, *proved]), self.lower_bound)
+        return NormBound.proved(factor, self.objective, self.lower_bound, self.norm, self.larger_ridges)
 
     @property
     def gap(self) -> float:
@@ -329,6 +324,18 @@ class NormBound:
     objective: float
     lower_bound: float
     of_all: float
+
+    @classmethod
+    def proved(
+        cls, factor: float, objective: float, of_all: float, norm: float, larger_ridges: Sequence[tuple[float, float]]
+    ) -> NormBound:
+        """Take the best of the bounds of larger ridges, and that of all models; see `Certificate.for_norm`."""
+        if isinstance(factor, bool) or not isinstance(factor, Real) or not 1.0 <= factor < np.inf:
+            raise ValueError(f"factor must be a number, 1 or more, got {factor!r}")
+        radius = float(factor) * norm * (1.0 + 4.0 * _U)
+        bounds = [(B, 0.5 * e * radius * radius) for e, B in larger_ridges if radius < np.inf]
+        lowered = [B - less - 8.0 * _U * (abs(B) + less) for B, less in bounds]
+        return cls(float(factor), radius, objective, float(max([of_all, *lowered])), of_all)
 
     @property
     def gap(self) -> float:

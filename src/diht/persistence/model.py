@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import pairwise
-from math import isinf
+from math import inf, isfinite, isinf
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -24,7 +24,7 @@ from diht.constraints.groups import _signs, _units, constrained, features_given,
 from diht.datasets import atomic_write
 from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
 from diht.persistence.document import MAX_WHOLE, Node, parse, parse_text
-from diht.result import Status, relative
+from diht.result import NormBound, Status, relative
 
 if TYPE_CHECKING:
     from diht.datasets import Table
@@ -71,6 +71,10 @@ class Figures:
         The features, ascending, that are proved to be in every optimal model.
     drop_cost : tuple of float
         For each of these, by how much more every model without it costs at least; infinite for those that must be kept.
+    norm : float
+        The Euclidean norm of the penalised coefficients, rounded up.
+    larger_ridges : tuple of pairs of numbers
+        What bounds the objectives of models of bounded norm; see `diht.Certificate.for_norm`.
     """
 
     objective: float
@@ -80,6 +84,8 @@ class Figures:
     excluded: int = 0
     required: tuple[int, ...] = ()
     drop_cost: tuple[float, ...] = ()
+    norm: float = inf
+    larger_ridges: tuple[tuple[float, float], ...] = ()
 
     @classmethod
     def of(cls, certificate: Certificate, status: Status) -> Figures:
@@ -93,7 +99,13 @@ class Figures:
             excluded=len(certificate.excluded),
             required=tuple(required.tolist()),
             drop_cost=tuple(certificate.drop_cost[required].tolist()),
+            norm=certificate.norm,
+            larger_ridges=tuple((e, B) for e, B in certificate.larger_ridges if isfinite(B)),
         )
+
+    def for_norm(self, factor: float = 1.0) -> NormBound:
+        """Bound the objectives of the models that are no larger than this one, or than a multiple of it."""
+        return NormBound.proved(factor, self.objective, self.lower_bound, self.norm, self.larger_ridges)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take back what was stored; a format that knows texts only has kept the status as one."""
@@ -476,8 +488,16 @@ def _certificate_entry(model: SavedModel, figures: Figures) -> dict[str, Any]:
             {"index": j, "name": model.name(j), "drop_cost": None if isinf(cost) else cost} for j, cost in rows
         ],
         "excluded": figures.excluded,
-        "given": None,
+        "given": _given_entry(figures),
     }
+
+
+def _given_entry(figures: Figures) -> dict[str, Any] | None:
+    """What is proved of models of bounded norm, if anything is."""
+    if not figures.larger_ridges or isinf(figures.norm):
+        return None
+    ridges = [{"more": e, "lower_bound": B} for e, B in figures.larger_ridges]
+    return {"norm": figures.norm, "larger_ridges": ridges}
 
 
 def _parameters(loss: Loss) -> dict[str, Any]:
@@ -772,7 +792,7 @@ def _figures(node: Node, model: SavedModel) -> Figures:
     entries = node.entries(
         "objective", "lower_bound", "gap", "relative_gap", "scaled", "status", "required", "excluded", "given"
     )
-    entries["given"].null()
+    norm, ridges = entries["given"].optional(_given) or (inf, ())
     kept = set(model.structure.keep)
     rows = [_required(item, model, kept) for item in entries["required"].items()]
     if any(j <= i for (i, _), (j, _) in pairwise(rows)):
@@ -785,11 +805,23 @@ def _figures(node: Node, model: SavedModel) -> Figures:
         excluded=entries["excluded"].whole(0, model.n_features),
         required=tuple(j for j, _ in rows),
         drop_cost=tuple(cost for _, cost in rows),
+        norm=norm,
+        larger_ridges=ridges,
     )
     for name in ("gap", "relative_gap"):
         if entries[name].number() != getattr(figures, name):
             raise entries[name].wrong(f"{getattr(figures, name)!r}, which follows from objective and lower_bound")
     return figures
+
+
+def _given(node: Node) -> tuple[float, tuple[tuple[float, float], ...]]:
+    """Read the norm of the coefficients, and by how much larger ridges are with what is proved for them."""
+    entries = node.entries("norm", "larger_ridges")
+    pairs = [item.entries("more", "lower_bound") for item in entries["larger_ridges"].items()]
+    for number in (entries["norm"], *(pair["more"] for pair in pairs)):
+        if number.number() < 0.0:
+            raise number.wrong("a number that is not negative")
+    return entries["norm"].number(), tuple((pair["more"].number(), pair["lower_bound"].number()) for pair in pairs)
 
 
 def _required(node: Node, model: SavedModel, kept: Container[int]) -> tuple[int, float]:

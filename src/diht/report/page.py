@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht import __version__
 from diht.datasets import atomic_write
-from diht.persistence.model import Equation, Label, SavedModel
+from diht.persistence.model import Equation, Figures, Label, SavedModel
 from diht.report.charts import INKS, Chart, Series, number, style
 from diht.report.html import document, table
 from diht.report.plots import Curve
@@ -49,6 +49,8 @@ _BINS = 10  # of probabilities
 _POINTS = 1500  # of a scatter plot
 _CELLS = 15  # classes of a confusion table
 _MODELS = 10  # nearly as good
+_LARGEST = 2.0  # multiple of the model's norm to which gaps are drawn
+_NARROWER = 0.01  # by how much at least, in relative gap, for the chart to be drawn
 _NEAR = 0.1  # by how much more, relative to the objective, they cost at most
 
 _CSS = """
@@ -257,7 +259,8 @@ def _certificate(model: SavedModel, story: Story) -> str:
     badge = f'<p><span class="badge {kind}">{word}</span></p>'
     figures = _class_figures(model) if len(model.certificates) > 1 else _tiles(model)
     faint = f'<p class="faint">{_text(definition)}</p>'
-    return f'<div class="card"><div>{badge}{_paragraphs(meaning)}</div>{figures}<div>{faint}</div></div>'
+    card = f'<div class="card"><div>{badge}{_paragraphs(meaning)}</div>{figures}<div>{faint}</div></div>'
+    return card + ("" if worst.relative_gap <= tol else _bounded(model))
 
 
 def _tiles(model: SavedModel) -> str:
@@ -275,6 +278,35 @@ def _tile_row(tiles: Mapping[str, str]) -> str:
         f'<div class="tile"><b>{_text(value)}</b><span>{_text(word)}</span></div>' for word, value in tiles.items()
     )
     return f'<div class="tiles">{parts}</div>'
+
+
+def _bounded(model: SavedModel) -> str:
+    """Draw what is proved of models whose coefficients are bounded, where that is visibly more than what is proved of all."""
+    pairs = zip(_labels(model), model.certificates, strict=True)
+    charts = [_gap_by_norm(figures, label) for label, figures in pairs if _narrowing(figures) >= _NARROWER]
+    note = (
+        "The orange line is the gap to all models allowed. The blue one is narrower since it speaks of fewer models: only of those "
+        "whose coefficients, together, are at most so many times as large as this model's (in Euclidean norm"
+        f"{', on standardised columns' if model.standardize else ''}; the intercept apart). Of larger ones it says nothing."
+    )
+    return _charts(charts, "norm", note)
+
+
+def _narrowing(figures: Figures) -> float:
+    """How much narrower the relative gap is for the models that are no larger than the found one."""
+    return figures.relative_gap - figures.for_norm().relative_gap
+
+
+def _gap_by_norm(figures: Figures, label: str) -> Chart:
+    factors = _floats(np.linspace(1.0, _LARGEST, 41))
+    gaps = [100.0 * figures.for_norm(factor).relative_gap for factor in factors]
+    end = 1 + sum(gap < 100.0 * figures.relative_gap for gap in gaps)  # they rise until they meet the gap to all models
+    bounded = Series("models of bounded size", factors[:end], gaps[:end])
+    of_all = Series("all models", [1.0, bounded.x[-1]], [100.0 * figures.relative_gap] * 2, bound=True, ink="orange")
+    title = f"Gap and size of coefficients{f', {label}' if label else ''}"
+    return Chart(
+        printable(title, 44), "gap, % of the objective", "size, in multiples of this model's", [bounded, of_all]
+    )
 
 
 def _class_figures(model: SavedModel) -> str:
