@@ -1,12 +1,14 @@
 """The cases that the property tests of every module run over."""
 
 import tempfile
+import threading
 from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
 
-from diht.design import AffineView, Design, as_design, row_blocks
+from diht.datasets.figures import arrays_figures, merged_figures
+from diht.design import AffineView, Block, Columns, Design, StoredDesign, StreamedRows, as_design, row_blocks
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.samples import BlockSamples, MemorySamples, Samples
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
@@ -74,6 +76,46 @@ def _blocks(convert: Callable[[np.ndarray], object], dtype: type = np.float64) -
     return make
 
 
+class StoredBlock(Block):
+    """A block that counts how often it is loaded, and where."""
+
+    def __init__(self, X: object) -> None:
+        self.X, self.shape = X, X.shape
+        self.threads: list[str] = []
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that they take."""
+        return as_design(self.X).nbytes
+
+    def load(self, n_threads: int) -> StoredDesign:
+        """Return the rows."""
+        self.threads.append(threading.current_thread().name)
+        return as_design(self.X, n_threads).stored
+
+
+def streamed(blocks: list[object], memory: float | None = None) -> StreamedRows:
+    """Rows that are brought into memory block by block."""
+    sparse, n, figures = sp.issparse(blocks[0]), 0, None
+    for X in blocks:
+        arrays = {name: getattr(X, name) for name in ("data", "indices", "indptr")} if sparse else {"X": X}
+        figures = merged_figures(figures, n, arrays_figures(arrays, X.shape[1]), X.shape[0])
+        n += X.shape[0]
+    counts = np.concatenate([np.diff(X.indptr) if sparse else np.full(len(X), X.shape[1]) for X in blocks])
+    known = Columns(*figures, int(counts.max()), float(np.square(counts).sum()))
+    return StreamedRows([StoredBlock(X) for X in blocks], known, blocks[0].dtype, sparse, 2, memory)
+
+
+def _streamed(convert: Callable[[np.ndarray], object], dtype: type = np.float64, memory: float = 0.0) -> Maker:
+    def make(A: np.ndarray) -> tuple[Design, np.ndarray]:
+        A = A.astype(dtype)
+        cuts = np.sort(np.random.default_rng(len(A)).integers(0, len(A) + 1, 3))
+        blocks = [convert(block) for block in np.split(A, cuts) if len(block)]
+        return streamed(blocks, memory), A.astype(np.float64)
+
+    return make
+
+
 def without_features(y: np.ndarray, s: np.ndarray, cut: int = 0) -> Samples:
     """Targets and weights, in one piece or cut into two."""
     X = np.zeros((len(y), 1))
@@ -119,6 +161,10 @@ DESIGNS: list[tuple[str, Maker]] = [
     ("row blocks CSC float32", _blocks(sp.csc_array, np.float32)),
     ("centred and scaled row blocks dense", _affine(_blocks(np.ascontiguousarray), True, True)),
     ("centred and scaled row blocks CSR", _affine(_blocks(sp.csr_array), True, True)),
+    ("streamed dense", _streamed(np.ascontiguousarray)),
+    ("streamed CSR float32, some in memory", _streamed(sp.csr_array, np.float32, 2000.0)),
+    ("centred and scaled streamed dense", _affine(_streamed(np.ascontiguousarray, memory=2000.0), True, True)),
+    ("centred and scaled streamed CSR", _affine(_streamed(sp.csr_array), True, True)),
 ]
 
 

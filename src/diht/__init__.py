@@ -3,6 +3,7 @@
 >>> from diht import SparseRegressor, SparseClassifier   # scikit-learn estimators
 >>> from diht import sparse_path, SparseRegressorCV, SparseClassifierCV   # many k, and the best of them
 >>> from diht import debiased, bootstrap, stability_selection   # after the selection
+>>> from diht import open_dataset                        # rows on disk
 >>> from diht import Problem, solve, certify             # the same, without scikit-learn
 """
 
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diht.constraints.base import Cardinality
+    from diht.datasets.folder import open_dataset
     from diht.estimators import SparseClassifier, SparseRegressor
     from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
     from diht.estimators.inference import bootstrap, debiased, stability_selection
@@ -35,6 +37,7 @@ __all__ = [
     "debiased",
     "load_model",
     "norm_certificate",
+    "open_dataset",
     "solve",
     "sparse_path",
     "stability_selection",
@@ -53,6 +56,7 @@ _HOMES = {
     "debiased": "diht.estimators.inference",
     "load_model": "diht.estimators.shipping",
     "norm_certificate": "diht.solvers.norm",
+    "open_dataset": "diht.datasets.folder",
     "solve": "diht.solvers.loop",
     "sparse_path": "diht.estimators.path",
     "stability_selection": "diht.estimators.inference",

@@ -155,12 +155,14 @@ examples:
   diht certify diht-report/model.json patients.csv
   diht certify mine.csv patients.csv         lines of name,coefficient
   diht report diht-report/model.json         one HTML page
+  diht convert day*.parquet --out rows       rows on disk, for "diht fit rows"
 
 "diht fit --help" and so on explain the options of each command.
 """
 
 _FILES = """\
-Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz.
+Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz; folders
+of "diht convert".
 """
 
 _FIT_NOTES = f"""\
@@ -196,6 +198,15 @@ known to the estimator only: estimator.report(FILE) in Python.
 
 {_FILES}"""
 
+_CONVERT_NOTES = """\
+The rows of all files, which have the same columns, become blocks in FOLDER that
+"diht fit FOLDER", "predict" and "certify" read as they need them: X may be
+larger than the memory. Stopped, however that was, and started again with the
+same arguments, the command goes on where it was.
+
+Files: svmlight, CSV and TSV, also with .gz, .bz2 or .xz; Parquet; npz.
+"""
+
 _REPRODUCE_NOTES = """\
 Figures (default: all): fig1 (estimation error and support recovery), fig2 and
 fig4 (time to IHT's objective, smoothed hinge and hinge), fig3 and fig5 (the
@@ -224,6 +235,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_predict(_command(commands, "predict", "predict with a fitted model, one line a sample", _FILES))
     _add_certify(_command(commands, "certify", "bound how far any model is from the best", _CERTIFY_NOTES))
     _add_report(_command(commands, "report", "write one HTML page that explains a model", _REPORT_NOTES))
+    _add_convert(_command(commands, "convert", "turn files into a data set on disk", _CONVERT_NOTES))
     _add_reproduce(_command(commands, "reproduce", "measure the paper's figures again", _REPRODUCE_NOTES))
     return parser
 
@@ -301,6 +313,18 @@ def _add_report(parser: _Arguments) -> None:
     parser.add_argument("file", nargs="?", metavar="DATA", help="samples with targets to show predictions on")
     _add_target(parser, "column of DATA, or its number from 0 (default: that of the fit); again for further ones")
     parser.add_argument("--out", metavar="FILE", help="file to write (default: report.html beside MODEL)")
+
+
+def _add_convert(parser: _Arguments) -> None:
+    parser.add_argument("sources", nargs="+", metavar="FILE", help="the data, one file or many")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="where it goes")
+    _add_target(parser, "column, or its number from 0 (default: the last); again for further ones")
+    parser.add_argument("--weights", metavar="NAME", help="column with the weights of the samples")
+    parser.add_argument("--block-rows", type=_whole(1), metavar="N", help="rows of a block (default: 128 MB of them)")
+    parser.add_argument(
+        "--dtype", choices=["float32", "float64"], help="type of the entries (default: as in the files)"
+    )
+    _add_max_features(parser)
 
 
 def _add_reproduce(parser: _Arguments) -> None:

@@ -231,7 +231,7 @@ def _bounds(
 ) -> tuple[list[Equation], list[Finding]]:
     """Return the equations with figures for this data, and what was found about each of them, or about all together."""
     design = as_design(table.X, arguments.threads)
-    s = normalised_weights(None, design.shape[0])
+    s = normalised_weights(table.weights, design.shape[0])
     constraint = model.structure.constraint(model.k, model.n_features)
     scale = column_scales(design, s, constraint) if model.standardize else None
     limit = None if arguments.time_limit is None else arguments.time_limit / len(targets)

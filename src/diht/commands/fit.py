@@ -18,6 +18,7 @@ from diht.commands import warn
 from diht.commands.interrupt import Interrupt
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
+from diht.design import as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
 from diht.persistence.model import Equation, Label, SavedModel, as_labels, to_json
@@ -113,7 +114,7 @@ def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> 
     estimator.live, estimator._stop = live, interrupt
     with live, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", ConvergenceWarning)
-        estimator.fit(table.X, table.y)
+        estimator.fit(table.X, table.y, table.weights)
     for message in dict.fromkeys(str(warning.message) for warning in caught):
         warn(message)
 
@@ -197,8 +198,7 @@ def _varying_columns(model: SavedModel, table: Table) -> int:
     """Count the columns that are not constant, where the words need it."""
     if all(len(support) == model.k for support in model.supports):
         return model.n_features
-    high, low = table.X.max(axis=0), table.X.min(axis=0)
-    return int(np.count_nonzero((high - low).toarray() if table.is_sparse else high - low))
+    return int(np.count_nonzero(np.isnan(as_design(table.X).constants(np.arange(model.n_features)))))
 
 
 def _closing(results: Sequence[Result]) -> str:

@@ -7,7 +7,8 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
@@ -27,11 +28,12 @@ from diht.datasets.opening import opened
 from diht.datasets.table import Table
 from diht.numerics.memory import require_memory
 
-__all__ = ["read_delimited"]
+__all__ = ["delimited_pieces", "read_delimited"]
 
 _MISSING = {"", "?", "-", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
 
 _CELLS = 2**24  # after so many more it is asked again how much memory is free
+_PIECE = 2**18  # numbers of a piece: a few megabytes
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -153,19 +155,29 @@ def _targets(path: str, name: str, labels: list[str], lines: Sequence[int], need
     return np.array(numbers, dtype=np.float64)
 
 
-def read_delimited(
-    path: str,
-    target: Target | Sequence[Target] | None = None,
-    *,
-    tabs: bool = False,
-    n_features: int | None = None,
-    needs_target: bool = True,
-    max_features: int | None = None,
-) -> Table:
-    """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
-    targets = as_targets(target)
-    with opened(path) as stream:
-        rows = _rows(path, stream, tabs)
+@dataclass(frozen=True)
+class _Head:
+    """What the first line of a file tells, and the rows with data, which are still to be read."""
+
+    path: str
+    rows: Iterator[Row]
+    names: list[str]
+    target_names: list[str]
+    positions: list[int]
+    n_targets: int  # that are needed for y
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        rows: Iterator[Row],
+        target: Target | Sequence[Target] | None,
+        n_features: int | None,
+        needs_target: bool,
+        max_features: int | None,
+    ) -> _Head:
+        """Read the first line."""
+        targets = as_targets(target)
         first = next(rows, None)
         if first is None:
             raise ValueError(f"{path}: empty: no line with data")
@@ -184,16 +196,59 @@ def read_delimited(
             marks = "commas, semicolons or tabs separate columns"
             raise ValueError(f"{path}: no column besides the target {target_names[0]!r}; {marks}")
         check_width(path, len(names), n_features, max_features)
-        values, labels, lines = _collect(path, rows if has_header else chain([first], rows), names, positions)
-    if not lines:
+        return cls(path, rows if has_header else chain([first], rows), names, target_names, positions, len(targets))
+
+    def table(self, rows: Iterable[Row], needs_target: bool) -> Table | None:
+        """Return some rows as a table, None where there are none."""
+        path, names, target_names = self.path, self.names, self.target_names
+        values, labels, lines = _collect(path, rows, names, self.positions)
+        if not lines:
+            return None
+        X = np.frombuffer(values, dtype=np.float64).reshape(len(lines), len(names))
+        if at := first_not_finite(X):
+            _refuse_cell(path, lines[at[0]], names[at[1]], str(X[at]))
+        columns = [
+            _targets(path, name, cells, lines, needs_target) for name, cells in zip(target_names, labels, strict=True)
+        ]
+        known = [column for column in columns if column is not None]
+        if not known or len(known) < max(self.n_targets, 1):
+            return Table(X, None, names, None, path)
+        return Table(X, stacked(path, target_names, known), names, target_names, path)
+
+
+def read_delimited(
+    path: str,
+    target: Target | Sequence[Target] | None = None,
+    *,
+    tabs: bool = False,
+    n_features: int | None = None,
+    needs_target: bool = True,
+    max_features: int | None = None,
+) -> Table:
+    """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
+    with opened(path) as stream:
+        head = _Head.of(path, _rows(path, stream, tabs), target, n_features, needs_target, max_features)
+        table = head.table(head.rows, needs_target)
+    if table is None:
         raise ValueError(f"{path}: no data below the header")
-    X = np.frombuffer(values, dtype=np.float64).reshape(len(lines), len(names))
-    if at := first_not_finite(X):
-        _refuse_cell(path, lines[at[0]], names[at[1]], str(X[at]))
-    columns = [
-        _targets(path, name, cells, lines, needs_target) for name, cells in zip(target_names, labels, strict=True)
-    ]
-    known = [column for column in columns if column is not None]
-    if not known or len(known) < max(len(targets), 1):
-        return Table(X, None, names, None, path)
-    return Table(X, stacked(path, target_names, known), names, target_names, path)
+    return table
+
+
+def delimited_pieces(
+    path: str,
+    target: Target | Sequence[Target] | None = None,
+    *,
+    tabs: bool = False,
+    skip: int = 0,
+    max_features: int | None = None,
+) -> Iterator[Table]:
+    """Read a CSV file, or one with tabs, some rows at a time, without the first `skip` rows."""
+    with opened(path) as stream:
+        head = _Head.of(path, _rows(path, stream, tabs), target, None, True, max_features)
+        read = sum(1 for _ in islice(head.rows, skip))
+        size = max(1, _PIECE // len(head.names))
+        while (table := head.table(islice(head.rows, size), True)) is not None:
+            read += len(table.X)
+            yield table
+    if not read:
+        raise ValueError(f"{path}: no data below the header")

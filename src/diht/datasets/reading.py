@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
-from diht.datasets.columns import Target
+from diht.datasets.columns import Target, check_width
+from diht.datasets.folder import is_dataset, open_dataset, parquet_files
 from diht.datasets.opening import COMPRESSIONS, check_exists
 from diht.datasets.table import Table
+from diht.numerics.threads import effective_n_threads
 
-__all__ = ["read_table"]
+__all__ = ["is_svmlight", "read_pieces", "read_table"]
 
 # Many of these are how the files of the LIBSVM collection are named.
 _SVMLIGHT = (
@@ -63,7 +66,8 @@ def read_table(
 
     The name tells the format: CSV (``.csv``, ``.tsv``), svmlight (``.svm``, ``.libsvm``, ``.txt``, no extension, and
     as LIBSVM's files are named), either plain or with ``.gz``, ``.bz2``, ``.xz``; Parquet (``.parquet``); numpy
-    (``.npz``: ``X`` and ``y``, or a sparse array as `scipy.sparse.save_npz` writes it).
+    (``.npz``: ``X`` and ``y``, or a sparse array as `scipy.sparse.save_npz` writes it).  A folder that `convert` has written, or
+    one of Parquet files, is opened, and its X not held.
 
     Parameters
     ----------
@@ -103,6 +107,8 @@ def read_table(
     strings; all other cells are finite numbers.
     """
     path = os.fspath(path)
+    if is_dataset(path):
+        return _dataset(path, target, n_features, needs_target, max_features)
     check_exists(path)
     suffix = _suffix(path)
     expected: dict[str, Any] = {"n_features": n_features, "needs_target": needs_target, "max_features": max_features}
@@ -119,8 +125,72 @@ def read_table(
         from diht.datasets.archive import read_npz
 
         return read_npz(path, target, **expected)
-    if target is not None:
-        raise ValueError(f"{path}: an svmlight file has no columns to choose a target {target!r} from")
+    _check_no_target(path, target)
     from diht.datasets.svmlight import read_svmlight
 
     return read_svmlight(path, zero_based=zero_based, **expected)
+
+
+def _dataset(
+    path: str,
+    target: Target | Sequence[Target] | None,
+    n_features: int | None,
+    needs_target: bool,
+    max_features: int | None,
+) -> Table:
+    """Open a data set on disk as a table."""
+    if parquet_files(path):
+        from diht.datasets.parquet_folder import Chosen, open_parquet
+
+        chosen = Chosen(target, n_features=n_features, needs_target=needs_target)
+        data = open_parquet(path, chosen, None, effective_n_threads())
+    else:
+        data = open_dataset(path, target)
+    check_width(path, data.X.shape[1], n_features, max_features)
+    return Table(
+        data.X, data.y, data.feature_names, data.target_names, path, data.zero_based, data.weights, data.is_sparse
+    )
+
+
+def is_svmlight(path: str) -> bool:
+    """Tell whether the name of a file says svmlight; raise where it says nothing that can be read."""
+    return _suffix(path) in _SVMLIGHT
+
+
+def read_pieces(
+    path: str,
+    target: Target | Sequence[Target] | None = None,
+    *,
+    zero_based: bool = False,
+    skip: int = 0,
+    max_features: int | None = None,
+) -> Iterator[Table]:
+    """Read a data file some rows at a time, without the first `skip` rows; an npz file is held as a whole.
+
+    The arguments, and what is refused, are those of `read_table`.
+    """
+    suffix = _suffix(path)
+    expected: dict[str, Any] = {"skip": skip, "max_features": max_features}
+    if suffix in _DELIMITED:
+        from diht.datasets.delimited import delimited_pieces
+
+        return delimited_pieces(path, target, tabs=suffix == ".tsv", **expected)
+    if suffix in _PARQUET:
+        from diht.datasets.parquet import parquet_pieces
+
+        return parquet_pieces(path, target, **expected)
+    if suffix in _NPZ:
+        from diht.datasets.archive import read_npz
+
+        table = read_npz(path, target, max_features=max_features)
+        assert table.y is not None
+        return iter([replace(table, X=table.X[skip:], y=table.y[skip:])] if skip < len(table.y) else [])
+    _check_no_target(path, target)
+    from diht.datasets.svmlight import svmlight_pieces
+
+    return svmlight_pieces(path, zero_based=zero_based, **expected)
+
+
+def _check_no_target(path: str, target: Target | Sequence[Target] | None) -> None:
+    if target is not None:
+        raise ValueError(f"{path}: an svmlight file has no columns to choose a target {target!r} from")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ from diht.datasets.opening import line_blocks, opened
 from diht.datasets.table import Table
 from diht.numerics.memory import features_bytes, require_memory
 
-__all__ = ["read_svmlight"]
+__all__ = ["read_svmlight", "starts_at_zero", "svmlight_pieces"]
 
 _TOKEN = re.compile(rb"[^\s#]*")
 _BOM = b"\xef\xbb\xbf"
@@ -193,28 +194,32 @@ class _Samples:
         self._indices, self._row_ends = _Growing(np.int32, path), _Growing(np.int64, path)
         self._row_ends.extend(np.zeros(1, np.int64))
 
-    def add(self, block: _Block) -> None:
+    def check(self, block: _Block) -> None:
+        """Raise where a block does not go with those before it."""
         if self.rows == 0 and block.target.size:
             self._unlabelled = not self._needs_target and bool(np.isnan(block.target[0]))
         _check_targets(block, self._unlabelled)
         if block.index.size:
-            self._add_pairs(block)
+            self._check_pairs(block)
+
+    def add(self, block: _Block) -> None:
+        self.check(block)
+        if self.largest > _INT32_MAX:
+            self._indices.widen()
+        self._indices.extend(block.index)
+        self._values.extend(block.value)
         self._targets.extend(block.target)
         self._row_ends.extend(block.row_end + self.pairs)
         self.rows += block.target.size
         self.pairs += block.index.size
 
-    def _add_pairs(self, block: _Block) -> None:
+    def _check_pairs(self, block: _Block) -> None:
         self.smallest = min(self.smallest, int(block.index.min()))
         if int(block.index.max()) > self.largest:
             self.largest = int(block.index.max())
             self._check_largest(block)
         if self.smallest == 0 and self._zero_based is False:
             block.fail(block.row_of(int(block.index.argmin())), "index 0, where indices must start at 1")
-        if self.largest > _INT32_MAX:
-            self._indices.widen()
-        self._indices.extend(block.index)
-        self._values.extend(block.value)
 
     def _check_largest(self, block: _Block) -> None:
         """Raise where the largest index means more features than are allowed, or than the memory has room for."""
@@ -280,10 +285,9 @@ def read_svmlight(
     sorted.  The text is parsed a few megabytes at a time; what is held is the table.
     """
     most = sys.maxsize if max_features is None and n_features is not None else max_features
-    parse, samples = _Parser(path), _Samples(path, needs_target, zero_based, most)
-    with opened(path) as stream:
-        for text in line_blocks(stream):
-            samples.add(parse(text if samples.rows else text.removeprefix(_BOM)))
+    samples = _Samples(path, needs_target, zero_based, most)
+    for block in _blocks(path):
+        samples.add(block)
     if samples.rows == 0:
         raise ValueError(f"{path}: empty: no line with data")
     if samples.pairs == 0 and n_features is None:
@@ -294,3 +298,41 @@ def read_svmlight(
         raise ValueError(f"{path}: {samples.width} features, where at most {max_features} are allowed")
     zero_based, y = samples.zero_based, samples.y()
     return Table(samples.X(max(samples.width, n_features or 0)), y, None, None, path, zero_based)
+
+
+def svmlight_pieces(path: str, *, zero_based: bool, skip: int = 0, max_features: int | None = None) -> Iterator[Table]:
+    """Read an svmlight file some rows at a time, without the first `skip` rows; each piece is as wide as what has been read."""
+    from scipy.sparse import csr_array
+
+    read, samples = 0, _Samples(path, True, zero_based, max_features)
+    for block in _blocks(path):
+        samples.check(block)
+        own = min(max(skip - read, 0), block.target.size)
+        read += block.target.size
+        if own == block.target.size:
+            continue
+        begin = int(block.row_end[own - 1]) if own else 0
+        indices = (block.index[begin:] - (not zero_based)).astype(
+            np.int32 if samples.largest <= _INT32_MAX else np.int64
+        )
+        indptr = np.append(0, block.row_end[own:] - begin).astype(indices.dtype)
+        shape = (block.target.size - own, samples.width)
+        X = csr_array((block.value[begin:].copy(), indices, indptr), shape=shape, copy=False)
+        yield Table(X, block.target[own:].copy(), None, None, path, zero_based)
+    if not read:
+        raise ValueError(f"{path}: empty: no line with data")
+
+
+def starts_at_zero(path: str) -> bool:
+    """Tell whether an index 0 occurs in an svmlight file."""
+    return any(block.index.size > 0 and int(block.index.min()) == 0 for block in _blocks(path))
+
+
+def _blocks(path: str) -> Iterator[_Block]:
+    """Yield the file as blocks of lines; each is overwritten by the next."""
+    parse, rows = _Parser(path), 0
+    with opened(path) as stream:
+        for text in line_blocks(stream):
+            block = parse(text if rows else text.removeprefix(_BOM))
+            rows += block.target.size
+            yield block

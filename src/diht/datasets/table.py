@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 __all__ = ["Matrix", "Table"]
 
-Matrix: TypeAlias = "NDArray[np.floating[Any]] | csr_array"
+Matrix: TypeAlias = Any  # ndarray, csr_array or Design
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data file in memory: one row a sample, one column a feature.
+    """A data file in memory, or a data set on disk: one row a sample, one column a feature.
 
     Attributes
     ----------
-    X : ndarray or csr_array of shape (n_samples, n_features)
-        Finite float64 (float32 where the file holds float32).  Sparse for svmlight and for a sparse ``.npz``.
+    X : ndarray, csr_array or Design of shape (n_samples, n_features)
+        Finite float64 (float32 where the file holds float32).  Sparse for svmlight and for a sparse ``.npz``; a Design for a
+        data set on disk.
     y : ndarray of shape (n_samples,) or (n_samples, n_targets), or None
         float64, or strings where the targets are class names; None where the file has no target.
     feature_names, target_names : list of str, or None
@@ -33,6 +31,10 @@ class Table:
     zero_based : bool or None
         svmlight only: whether the indices in the file start at 0.  A file that is read for a model fitted to
         this one must be read with the same value, whichever indices happen to occur in it.
+    weights : ndarray of shape (n_samples,), or None
+        The weights of the samples, where the data has some.
+    sparse_blocks : bool
+        Of a data set on disk whether its blocks are sparse.
     """
 
     X: Matrix
@@ -41,8 +43,10 @@ class Table:
     target_names: list[str] | None
     path: str
     zero_based: bool | None = None
+    weights: NDArray[np.float64] | None = None
+    sparse_blocks: bool = False
 
     @property
     def is_sparse(self) -> bool:
-        """Whether ``X`` is a sparse array."""
-        return not isinstance(self.X, np.ndarray)
+        """Whether ``X`` is a sparse array, or has sparse blocks."""
+        return self.sparse_blocks or hasattr(self.X, "indptr")

@@ -15,6 +15,7 @@ from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign, compressed
 from diht.design.spectral import spectral_bound
 from diht.design.step import Step
+from diht.design.streamed import Block, Columns, StreamedRows
 from diht.design.targets import TargetFeatures
 from diht.design.view import AffineView, affine, stacked
 from diht.numerics.memory import features_bytes, require_memory
@@ -23,6 +24,8 @@ from diht.numerics.threads import effective_n_threads
 __all__ = [
     "LARGEST",
     "AffineView",
+    "Block",
+    "Columns",
     "Curvature",
     "DenseDesign",
     "Design",
@@ -31,6 +34,7 @@ __all__ = [
     "SparseDesign",
     "Step",
     "StoredDesign",
+    "StreamedRows",
     "TargetFeatures",
     "affine",
     "as_design",
@@ -48,7 +52,7 @@ def as_design(X: Any, n_threads: int | None = None) -> Design:
     ----------
     X : Design, array-like or scipy sparse matrix or array, (N, d)
         Dense arrays in C or Fortran order and CSR or CSC matrices of float32 or float64 are used as they are; other real types
-        become float64, other sparse formats CSR. A design is returned as it is.
+        become float64, other sparse formats CSR. A design is used as it is.
     n_threads : int, optional
         Number of threads; by default what :func:`effective_n_threads` allows.
 
@@ -63,7 +67,9 @@ def as_design(X: Any, n_threads: int | None = None) -> Design:
         coefficients of a model do not fit into the memory.
     """
     if isinstance(X, Design):
-        return X
+        if n_threads is None or not isinstance(X, StoredDesign):
+            return X
+        return X.with_threads(effective_n_threads(n_threads))
     threads = effective_n_threads() if n_threads is None else effective_n_threads(n_threads)
     scipy_sparse = sys.modules.get("scipy.sparse")  # a sparse matrix cannot come from a scipy that is not loaded
     if scipy_sparse is not None and scipy_sparse.issparse(X):

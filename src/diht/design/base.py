@@ -174,7 +174,14 @@ class Design(Features):
     r"""The matrix :math:`X` of N samples (rows) and d features (columns), through its products.
 
     All vectors are float64, whatever the type of the data; sums are accumulated in float64.
+
+    Attributes
+    ----------
+    feature_names : tuple of str, or None
+        The names of the columns, where whoever made the design knows them; for estimators alone.
     """
+
+    feature_names: tuple[str, ...] | None = None
 
     @abstractmethod
     def matvec(self, w: Vector, support: Index | None = None, rows: Index | None = None) -> Vector:

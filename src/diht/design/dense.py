@@ -34,7 +34,7 @@ WIDE = 20_000  # length of a row (a column, in Fortran order) beyond which too f
 COPIED = 5_000_000  # entries up to which a centred and scaled copy is worth making for visits of single rows
 HESSIAN_CHUNK = 400_000  # entries of the rows that are weighted, and multiplied, at a time
 MANY_COLUMNS = 500  # of a Hessian, from which on the threads of BLAS have enough to do
-_LONG = 10_000_000  # entries from which on several threads of BLAS pay
+LONG = 10_000_000  # entries from which on several threads of BLAS pay
 
 
 class DenseDesign(StoredDesign):
@@ -71,7 +71,7 @@ class DenseDesign(StoredDesign):
     @property
     def long_products(self) -> bool:
         """Whether the matrix is large."""
-        return self._X.size > _LONG
+        return self._X.size > LONG
 
     def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
         n_rows, d = self.shape

@@ -36,7 +36,7 @@ class RowBlocks(StoredDesign):
 
     def __init__(self, blocks: Sequence[StoredDesign], n_threads: int = 1) -> None:
         across = sum(block.shape[0] > 0 for block in blocks) >= BLOCKS_PER_THREAD * n_threads
-        self.blocks = [block.with_threads(1 if across else n_threads) for block in blocks if block.shape[0]]
+        self._blocks = [block.with_threads(1 if across else n_threads) for block in blocks if block.shape[0]]
         self._starts = np.cumsum([0, *(block.shape[0] for block in self.blocks)])
         first = self.blocks[0]
         super().__init__(
@@ -51,6 +51,16 @@ class RowBlocks(StoredDesign):
         middles = np.cumsum(sizes) - sizes / 2
         cuts = np.searchsorted(middles, np.arange(1, n_runs) * (self._nbytes / n_runs))
         return [(a, b) for a, b in pairwise([0, *cuts.tolist(), len(self.blocks)]) if a < b]
+
+    @property
+    def blocks(self) -> list[StoredDesign]:
+        """The matrices."""
+        return self._blocks
+
+    @property
+    def n_blocks(self) -> int:
+        """The number of blocks."""
+        return len(self._starts) - 1
 
     @property
     def nbytes(self) -> int:
@@ -84,14 +94,24 @@ class RowBlocks(StoredDesign):
         """Whether those of a block are."""
         return any(block.long_products for block in self.blocks)
 
+    def with_threads(self, n_threads: int) -> RowBlocks:
+        """Return the same data, for so many threads."""
+        other = RowBlocks(self.blocks, n_threads)
+        other.feature_names = self.feature_names
+        return other
+
     def parts(self) -> list[Design]:
         """Return the blocks."""
         return list(self.blocks)
 
-    def _each(self) -> Iterator[tuple[StoredDesign, slice]]:
-        """Each block with its rows."""
-        for block, (start, stop) in zip(self.blocks, pairwise(self._starts.tolist()), strict=True):
-            yield block, slice(start, stop)
+    def _each(self, first: int = 0, end: int | None = None) -> Iterator[tuple[StoredDesign, slice]]:
+        """Each block with its rows, or those of a run."""
+        return self._some(range(self.n_blocks)[first:end])
+
+    def _some(self, numbers: Sequence[int]) -> Iterator[tuple[StoredDesign, slice]]:
+        """Some blocks with their rows."""
+        for number in numbers:
+            yield self.blocks[number], slice(int(self._starts[number]), int(self._starts[number + 1]))
 
     def _summed(self, f: Callable[[StoredDesign, slice], Any]) -> Any:
         return sum(f(block, rows) for block, rows in self._each())
@@ -105,7 +125,7 @@ class RowBlocks(StoredDesign):
         out = np.empty(self.shape[0])
 
         def run(first: int, end: int) -> None:
-            for block, at in list(self._each())[first:end]:
+            for block, at in self._each(first, end):
                 out[at] = block.matvec(w, support)
 
         run_parts(run, self._runs)
@@ -118,7 +138,7 @@ class RowBlocks(StoredDesign):
         g, c = np.zeros(self.shape[1]), np.asarray(c, dtype=np.float64)
 
         def run(first: int, end: int, into: Vector) -> None:
-            for block, at in list(self._each())[first:end]:
+            for block, at in self._each(first, end):
                 into += block.rmatvec(c[at])
 
         self._scatter(run, self._runs, g)
@@ -129,7 +149,7 @@ class RowBlocks(StoredDesign):
         u, g, c = np.empty(self.shape[0]), np.zeros(self.shape[1]), np.asarray(c, dtype=np.float64)
 
         def run(first: int, end: int, into: Vector) -> None:
-            for block, at in list(self._each())[first:end]:
+            for block, at in self._each(first, end):
                 u[at], pull = block.matvec_rmatvec(w, c[at])
                 into += pull
 
@@ -152,17 +172,15 @@ class RowBlocks(StoredDesign):
 
         With its rows; those of them that are wanted, where they are in the list, and the part of the former that is meant.
         """
+        owner = np.searchsorted(self._starts, rows[start:stop] if rows.size else [start, stop - 1], side="right") - 1
         if not rows.size:
-            for block, at in self._each():
+            for block, at in self._some(range(owner[0], owner[1] + 1)):
                 low, high = max(start, at.start), min(stop, at.stop)
-                if low < high:
-                    yield block, at, NO_INDEX, slice(low, high), low - at.start, high - at.start
+                yield block, at, NO_INDEX, slice(low, high), low - at.start, high - at.start
             return
-        owner = np.searchsorted(self._starts, rows[start:stop], side="right") - 1
-        for b in np.unique(owner).tolist():
-            at = slice(int(self._starts[b]), int(self._starts[b + 1]))
-            where = start + np.flatnonzero(owner == b)
-            yield self.blocks[b], at, frozen(rows[where] - at.start, np.int64), where, 0, len(where)
+        for block, at in self._some(np.unique(owner).tolist()):
+            where = start + np.flatnonzero((rows[start:stop] >= at.start) & (rows[start:stop] < at.stop))
+            yield block, at, frozen(rows[where] - at.start, np.int64), where, 0, len(where)
 
     def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
         for block, at, chosen, where, low, high in self._met(rows, start, stop):

@@ -75,15 +75,17 @@ class SparseDesign(StoredDesign):
     n_threads : int
     nonnegative : bool
         Whether no entry is negative.
+    brief : bool
+        Whether it is soon given up, so that no CSC ever pays.
     """
 
-    def __init__(self, X: Any, n_threads: int = 1, nonnegative: bool = False) -> None:
+    def __init__(self, X: Any, n_threads: int = 1, nonnegative: bool = False, brief: bool = False) -> None:
         super().__init__(X.shape, X.dtype, n_threads)
         self._csr: Compressed | None = compressed(X) if X.format == "csr" else None
         self._csc: Compressed | None = compressed(X) if X.format == "csc" else None
         self._stored = int(X.indptr[-1])
         self._nbytes = int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
-        self._nonnegative = nonnegative
+        self._nonnegative, self._brief = nonnegative, brief
         self._savings = 0.0
         self._counts: Vector | None = None
         self._cuts: dict[int, list[tuple[int, int]]] = {}
@@ -245,6 +247,8 @@ class SparseDesign(StoredDesign):
 
     def _columns_pay(self, support: Index) -> bool:
         """Whether to go through the columns: their entries are few, and the CSC exists or would have paid for itself by now."""
+        if self._brief:
+            return False
         fraction = self.fraction(support)
         if fraction > 0.25:
             return False
@@ -363,6 +367,14 @@ class SparseDesign(StoredDesign):
         rows = [sp.csr_array(part._by_rows(), shape=part.shape, copy=False) for part in parts]
         nonnegative = all(part._nonnegative for part in parts)
         return SparseDesign(sp.csr_array(sp.vstack(rows, format="csr")), n_threads, nonnegative)
+
+    def beside(self, other: SparseDesign) -> SparseDesign:
+        """Return a copy of these columns and, after them, those of another matrix."""
+        import scipy.sparse as sp
+
+        parts = [sp.csr_array(part._by_rows(), shape=part.shape, copy=False) for part in (self, other)]
+        nonnegative = self._nonnegative and other._nonnegative
+        return SparseDesign(sp.csr_array(sp.hstack(parts, format="csr")), self.n_threads, nonnegative)
 
     def visits(self, features: Index | None = None) -> Visits:
         """Return the rows as visits read them."""

@@ -27,14 +27,16 @@ def affine(base: Design, center: Vector | None, scale: Vector | None, zeros: Arr
     """
     if not isinstance(base, StoredDesign):
         raise ValueError("X must be stored data, not a view of it: give scale= and fit_intercept= instead")
-    if isinstance(base, RowBlocks):
+    if isinstance(base, RowBlocks) and base.shape[0] * base.shape[1] <= FORMED:
         parts = [affine(block, center, scale, zeros) for block in base.blocks]
         formed = [part for part in parts if isinstance(part, FormedView)]
         return (
             RowBlocks(formed, base.n_threads) if len(formed) == len(parts) else AffineView(base, center, scale, zeros)
         )
     view = AffineView(base, center, scale, zeros)
-    if base.shape[0] * base.shape[1] > (SMALL if isinstance(base, SparseDesign) else FORMED):
+    if isinstance(base, RowBlocks) or base.shape[0] * base.shape[1] > (
+        SMALL if isinstance(base, SparseDesign) else FORMED
+    ):
         return view
     Z = view.toarray()
     sizes = np.abs(Z)

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
@@ -218,11 +218,19 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
         check_is_fitted(self)
         X = validated(self, X, reset=False)
+        if isinstance(X, Design):
+            return self._scores_of_design(X)
         coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
         if issparse(coef) or _FEW * len(self.support_) <= X.shape[1]:
             X, coef = X[:, self.support_], coef[:, self.support_]
         scores: Array = X @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
         return scores
+
+    def _scores_of_design(self, X: Design) -> Array:
+        """Return x.w + b of every sample for every target, block by block where the samples are in blocks."""
+        scores = [X.matvec(row.astype(np.float64), support=self.support_) for row in self._rows()]
+        dtype = np.result_type(X.dtype, self.intercept_)
+        return np.asarray((np.column_stack(scores) + self.intercept_).astype(dtype))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
@@ -239,6 +247,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
 def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
     """Return X, and y where it is given, as scikit-learn checks them; a column without numbers is refused by its name."""
+    if isinstance(X, Design):
+        return _validated_design(estimator, X, *y, **settings)
     kinds = getattr(X, "dtypes", None)
     if kinds is not None and hasattr(X, "columns"):
         for name, kind in zip(X.columns, kinds, strict=True):
@@ -246,6 +256,28 @@ def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
     elif hasattr(X, "dtype") and not issparse(X):
         _check_dates("X", X.dtype)
     return validate_data(estimator, X, *y, **_FORMATS, **settings)
+
+
+def _validated_design(
+    estimator: Any, X: Design, *y: Any, reset: bool = True, ensure_all_finite: bool = True, **settings: Any
+) -> Any:
+    """Return a design, whose values were checked when it was made, and y as scikit-learn checks it."""
+    name, names = type(estimator).__name__, X.feature_names
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+        estimator.__dict__.pop("feature_names_in_", None)
+        if names is not None:
+            estimator.feature_names_in_ = np.array(names, dtype=object)
+    elif X.shape[1] != estimator.n_features_in_:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input."
+        )
+    elif names is not None and list(getattr(estimator, "feature_names_in_", names)) != list(names):
+        raise ValueError("The feature names of X should match those that were passed during fit, in the same order.")
+    if not y:
+        return X
+    rows = np.empty((X.shape[0], 0))  # only its length is looked at
+    return X, check_X_y(rows, *y, ensure_min_features=0, estimator=estimator, **settings)[1]
 
 
 def _check_kind(what: str, column: Any, kind: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from scipy.stats import rankdata
 from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier
@@ -22,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
+from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, validated
 from diht.estimators.folds import Grid, Models, Plain, Results, Sums
@@ -63,9 +65,22 @@ class _Given:
     offset: Vector | None
 
     def part(self, rows: Any) -> _Given:
-        """Return some of the samples."""
+        """Return some of the samples; of rows on disk all, where those that are left out have no weight."""
+        if isinstance(self.X, Design):
+            times = np.bincount(np.arange(len(self.y))[rows], minlength=len(self.y)).astype(np.float64)
+            return replace(self, weights=times if self.weights is None else times * self.weights)
         some = [None if values is None else values[rows] for values in (self.weights, self.offset)]
         return _Given(self.X[rows], self.y[rows], *some)
+
+    def held_out(self, rows: Any, paths: Sequence[Models]) -> _Given:
+        """Return samples that models are to predict; of rows on disk the features that a model uses, zeros for the others."""
+        if not isinstance(self.X, Design):
+            return self.part(rows)
+        used = np.unique(np.concatenate([model.support for models in paths for model in models.values()]))
+        found = csr_array(self.X.columns(used).toarray(np.arange(len(self.y))[rows]).astype(self.X.dtype))
+        X = csr_array((found.data, used[found.indices], found.indptr), shape=(found.shape[0], self.X.shape[1]))
+        some = [None if values is None else values[rows] for values in (self.weights, self.offset)]
+        return _Given(X, self.y[rows], *some)
 
 
 class _CrossValidated(BaseEstimator):  # type: ignore[misc]
@@ -109,7 +124,8 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         Limits.checked(self.tol, None, self.time_limit, None)
         grid, given = Grid(self._estimator(), constraint, ks, lams), _Given(X, y, weights, known)
         by_score = self.criterion in _RULES
-        folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(X, y)) if by_score else []
+        rows = np.empty((X.shape[0], 0)) if isinstance(X, Design) else X  # only its length matters
+        folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y)) if by_score else []
         n_jobs = effective_n_jobs(self.n_jobs) if folds else 1
         with blas_threads(self.n_jobs if n_jobs == 1 else 1):
             sums = grid.sums(X, y, weights, known, self.n_jobs) if by_score or self.refit else None
@@ -171,7 +187,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
         else:
             paths = [sums.models(train, n_threads)]
-        rest = given.part(test)
+        rest = given.held_out(test, paths)
         if rest.offset is not None:
             model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
         scorer = check_scoring(model, self._scoring() if self.scoring is None else self.scoring)

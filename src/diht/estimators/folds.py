@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
-from diht.design import as_design
+from diht.design import Design, as_design
 from diht.design.scatter import Scatter
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import column_scales, scales_of
@@ -116,6 +116,8 @@ class Sums:
     def of(self, train: Indices, n_threads: int | None = None) -> Scatter:
         """Return the sums of a fold's samples, by those of the others where these are fewer."""
         rows = np.bincount(np.arange(len(self.y))[train], minlength=len(self.y))
+        if isinstance(self.X, Design):
+            return Scatter.of(self.X, self.y, self.s * rows, n_threads)
         held = np.flatnonzero(rows == 0)
         if rows.max() > 1 or len(held) > len(self.y) // 2:
             return Scatter.of(self.X[train], self.y[train], self.s[train], n_threads)

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from diht.constraints.base import Constraint
 from diht.constraints.groups import indices_of, signs_of
-from diht.design import as_design
+from diht.design import Design, as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
 from diht.estimators.path import choices_among, constraint_of, default_names
@@ -204,6 +204,8 @@ class _Data:
         check_is_fitted(estimator)
         if not is_classifier(estimator) and len(estimator._rows()) > 1:
             raise ValueError("estimator must have one target here, got one with several")
+        if isinstance(X, Design):
+            raise ValueError("X must be in memory here, got rows on disk")
         numeric = {} if is_classifier(estimator) else {"y_numeric": True}
         X, y = validated(estimator, X, y, reset=False, **numeric)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import constrained, indices_of, n_choices, signs_of
-from diht.design import as_design
+from diht.design import Design, as_design
 from diht.estimators.base import blas_threads, class_targets, column_scales
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
@@ -334,7 +334,8 @@ def sparse_path(
     3
     """
     names = feature_names(X)
-    X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+    if not isinstance(X, Design):
+        X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
     n, d = X.shape
     y, named = as_targets(y, as_loss(loss))
     ks = checked_ks(ks, *choices_among(d, names, keep, groups))
@@ -374,7 +375,9 @@ def default_names(n_features: int) -> tuple[str, ...]:
 
 
 def feature_names(X: Any) -> tuple[str, ...] | None:
-    """Return the names of a data frame's columns, where it is one."""
+    """Return the names of the columns of a data frame, or of a design that has them."""
+    if isinstance(X, Design):
+        return X.feature_names
     columns = getattr(X, "columns", None)
     return None if columns is None else tuple(map(str, columns))
 

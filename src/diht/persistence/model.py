@@ -22,6 +22,7 @@ from diht import __version__
 from diht.constraints.base import Constraint
 from diht.constraints.groups import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
 from diht.datasets import atomic_write
+from diht.design import Design
 from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
 from diht.persistence.document import MAX_WHOLE, Node, parse, parse_text
 from diht.result import NormBound, Status, relative
@@ -157,7 +158,13 @@ class Equation:
 
     def __call__(self, X: Any, columns: Indices | None = None) -> NDArray[Any]:
         """Return X w + b; `columns` tells where the features stand in X, if not in their own places."""
-        X = X[:, self.indices if columns is None else columns[self.indices]]
+        places = self.indices if columns is None else columns[self.indices]
+        if isinstance(X, Design):
+            w = np.zeros(X.shape[1])
+            w[places] = self.values
+            u = X.matvec(w, support=np.sort(places)).astype(np.result_type(X.dtype, self.values.dtype))
+            return np.asarray(u + u.dtype.type(self.intercept))
+        X = X[:, places]
         u = np.asarray(X @ self.values.astype(np.result_type(X.dtype, self.values.dtype)))
         return np.asarray(u + u.dtype.type(self.intercept))
 
