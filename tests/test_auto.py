@@ -209,7 +209,7 @@ CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
         0.01,
         medium(Squared()),
     ),
-    SwapOptimality: (Problem(*scaled_words(), Logistic(), 4, 1e-3, None, True), "objective", 0.01, None),
+    SwapOptimality: (Problem(*scaled_words(0, 200, 150), Logistic(), 10, 1e-3, None, True), "objective", 0.01, None),
 }
 
 

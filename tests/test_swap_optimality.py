@@ -14,6 +14,9 @@ from diht.design import row_blocks
 from diht.losses import Loss
 from diht.refit import never, refit
 from diht.samples import BlockSamples
+from diht.search import exact_swaps
+from diht.search import joining as joining_module
+from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import Effort, Joining
 from diht.search.pool import Pool
 from diht.search.swap_optimality import swap_optimum
@@ -28,6 +31,13 @@ CONSTRAINTS = [
     {"sign": 1},
     {"groups": np.arange(12) // 3, "sign": -1},
 ]
+
+
+@pytest.fixture(autouse=True, params=[0.0, np.inf], ids=["compiled", "numpy"])
+def worth_compiling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Walk along columns in compiled code, and in numpy."""
+    monkeypatch.setattr(joining_module, "_WORTH_COMPILING", request.param)
+    return float(request.param)
 
 
 def rare_columns(loss: Loss, n: int = 60, d: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -79,14 +89,16 @@ def test_every_kind_of_design_gives_the_bounds_of_its_dense_twin(name: str) -> N
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
-def test_bounds_never_see_a_row(convert) -> None:
+def test_bounds_never_see_a_row(convert, worth_compiling: float) -> None:
+    """Rows that are apart are walked along in numpy; compiled code has another method in the place of the second walk."""
     X, y = rare_columns(LOSSES[3])
     problem = Problem(row_blocks([convert(X[:25]), convert(X[25:])]), y, "logistic", 4, 0.01, None, True)
     apart = problem.replaced()
     object.__setattr__(apart, "samples", BlockSamples.of(problem.design, problem.y, problem.s))
     (here, _), (there, _) = (bounds_and_fits(one, np.array([1, 6, 9])) for one in (problem, apart))
-    for one, other in zip(here, there, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8)
+    assert len(here) == len(there) == 4
+    for stage in (0, 1, 3) if worth_compiling == 0.0 else range(4):
+        np.testing.assert_allclose(here[stage], there[stage], rtol=1e-8)
 
 
 def unit_swaps(problem: Problem, support: np.ndarray) -> list[float]:
@@ -168,3 +180,30 @@ def test_a_group_that_is_in_the_model_in_part_joins_once() -> None:
     for fit in (found.fit, *pool):
         assert len(np.unique(fit.support)) == len(fit.support)
         assert fit.objective == pytest.approx(primal(problem, fit.w, fit.b), rel=1e-12)
+
+
+@pytest.mark.parametrize("most", [1e7, 0.0], ids=["one product", "row by row"])
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_the_swaps_that_gain_by_the_formula_are_those_that_gain(
+    fit_intercept: bool, convert, most: float, monkeypatch
+) -> None:
+    monkeypatch.setattr(exact_swaps, "_MOST_ENTRIES", most)
+    X, y = rare_columns(LOSSES[0])
+    problem = Problem(convert(X), y, "squared", 4, 0.01, some_weights(len(y)), fit_intercept)
+    fit = refit(problem, np.array([1, 6, 9, 10]))
+    gains = {
+        (i, j): fit.objective - refit(problem, np.sort(np.append(fit.support[fit.support != i], j))).objective
+        for i, j in product(fit.support.tolist(), np.setdiff1d(np.arange(12), fit.support).tolist())
+    }
+    least = 1e-6 * fit.objective
+    found = ExactSwaps(problem).promising(fit, least)
+    assert found
+    assert found == sorted((pair for pair in gains if gains[pair] > least), key=lambda pair: -gains[pair])
+
+
+def test_where_rounding_hides_what_a_feature_costs_the_formula_says_nothing() -> None:
+    X, y = rare_columns(LOSSES[0])
+    X[:, 1] = X[:, 0] * (1.0 + 1e-9 * np.arange(len(y)))
+    problem = Problem(X, y, "squared", 3, 1e-16)
+    assert ExactSwaps(problem).promising(refit(problem, np.array([0, 1, 2])), 0.0) is None

@@ -87,7 +87,9 @@ class Constraint(ABC):
         m, inside, outside = self.free(n_features)
         if self.count(np.union1d(support, inside)) >= m + self.count(inside):
             return _NONE
-        return np.setdiff1d(np.arange(n_features), np.union1d(support, outside))
+        others = np.ones(n_features, dtype=bool)
+        others[support] = others[outside] = False
+        return np.flatnonzero(others)
 
     def magnitudes(self, v: Vector) -> Vector:
         """By what features are chosen, the largest first."""

@@ -111,6 +111,8 @@ class DenseEntries(Entries):
 class SparseEntries(Entries):
     """The stored entries of sparse columns, one column after the other.
 
+    Those of column j are ``x[starts[j]:starts[j + 1]]``, in the rows ``rows[starts[j]:starts[j + 1]]``.
+
     Parameters
     ----------
     x : array
@@ -124,23 +126,23 @@ class SparseEntries(Entries):
     are_whole = False
 
     def __init__(self, x: Vector, rows: NDArray[Any], counts: NDArray[Any]) -> None:
-        self.x, self._rows = x, rows
-        self._starts = np.concatenate([[0], np.cumsum(counts)])
+        self.x, self.rows = x, rows
+        self.starts = np.concatenate([[0], np.cumsum(counts)])
         self._columns = np.repeat(np.arange(len(counts)), counts)
 
     @property
     def n_columns(self) -> int:
         """The number of columns."""
-        return len(self._starts) - 1
+        return len(self.starts) - 1
 
     def gram(self, A: Vector, e: NDArray[Any]) -> Vector:
         """Compute A' diag(e_j) A for each column e_j of entries."""
-        ends = zip(self._starts[:-1].tolist(), self._starts[1:].tolist(), strict=True)
-        return np.array([(A[self._rows[i:j]].T * e[i:j]) @ A[self._rows[i:j]] for i, j in ends])
+        ends = zip(self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True)
+        return np.array([(A[self.rows[i:j]].T * e[i:j]) @ A[self.rows[i:j]] for i, j in ends])
 
     def at(self, v: Vector) -> NDArray[Any]:
         """Return the number of its row for each entry."""
-        return np.asarray(v[self._rows])
+        return np.asarray(v[self.rows])
 
     def per(self, t: Vector) -> NDArray[Any]:
         """Return the number of its column for each entry."""
@@ -148,22 +150,22 @@ class SparseEntries(Entries):
 
     def mixed(self, A: Vector, Q: Vector) -> NDArray[Any]:
         """Return the entry of A Q for each entry."""
-        return np.asarray(np.einsum("ek,ek->e", A[self._rows], Q.T[self._columns]))
+        return np.asarray(np.einsum("ek,ek->e", A[self.rows], Q.T[self._columns]))
 
     def total(self, e: NDArray[Any]) -> Vector:
         """Add up the entries of each column."""
-        return np.bincount(self._columns, e, minlength=len(self._starts) - 1).astype(np.float64, copy=False)
+        return np.bincount(self._columns, e, minlength=len(self.starts) - 1).astype(np.float64, copy=False)
 
     def largest(self, e: NDArray[Any]) -> Vector:
         """Return the largest of each column, or 0."""
-        found, held = np.zeros(len(self._starts) - 1), np.flatnonzero(np.diff(self._starts))
+        found, held = np.zeros(len(self.starts) - 1), np.flatnonzero(np.diff(self.starts))
         if len(held):
-            found[held] = np.maximum(np.maximum.reduceat(e, self._starts[held]), 0.0)
+            found[held] = np.maximum(np.maximum.reduceat(e, self.starts[held]), 0.0)
         return found
 
     def pull(self, A: Vector, e: NDArray[Any]) -> Vector:
         """Compute A'E."""
         import scipy.sparse as sp
 
-        E = sp.csr_array((e, self._rows, self._starts), shape=(len(self._starts) - 1, len(A)))
+        E = sp.csr_array((e, self.rows, self.starts), shape=(len(self.starts) - 1, len(A)))
         return np.asarray((E @ A).T)

@@ -6,18 +6,22 @@ from diht.samples.lines import Along, Lines
 from diht.samples.memory import MemorySamples, null_intercept
 from diht.samples.partition import Blocks, check_blocks
 from diht.samples.targets import TargetSamples
+from diht.samples.walks import Around, Found, Walks
 
 __all__ = [
     "Along",
+    "Around",
     "BlockSamples",
     "Blocks",
     "Curvatures",
+    "Found",
     "Intercept",
     "Lines",
     "MemorySamples",
     "Rows",
     "Samples",
     "TargetSamples",
+    "Walks",
     "added",
     "check_blocks",
     "null_intercept",

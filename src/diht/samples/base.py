@@ -29,6 +29,7 @@ from diht.samples.central_path import EndOfPath
 from diht.samples.intercept import added, balanced, best_intercept
 from diht.samples.lines import Lines
 from diht.samples.partition import Blocks
+from diht.samples.walks import Around, Walks
 
 __all__ = ["Chosen", "Curvatures", "Intercept", "Rows", "Samples", "added"]
 
@@ -251,6 +252,13 @@ class Samples(ABC):
         Of sparse columns those that are stored, as they are before they are centred, unless the `whole` columns are asked for.
         """
         raise self._of_several_targets()
+
+    def walks(self, around: Around, beside: Samples, whole: bool, *rows: Rows) -> Walks | None:
+        """Return compiled walks along columns, beside these samples with a few others; None where rows are apart.
+
+        The rows are those of the margins, the dual point, the weights c and the conjugates.
+        """
+        return None
 
     @abstractmethod
     def taken(self, part: Rows) -> Samples:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound
-from diht.design.entries import DenseEntries
+from diht.design.entries import DenseEntries, Entries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
@@ -18,6 +18,7 @@ from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import EndOfPath, central_path
 from diht.samples.lines import MemoryLines
 from diht.samples.partition import Blocks, make_blocks
+from diht.samples.walks import Around, Walks
 
 __all__ = ["MemorySamples", "null_intercept"]
 
@@ -98,9 +99,19 @@ class MemorySamples(Samples):
     def lines(self, features: Indices, beside: Samples, whole: bool = False) -> MemoryLines:
         """Return the columns of some features, entry by entry."""
         assert isinstance(beside, MemorySamples)
-        part = self.design.columns(features) if whole else None
-        entries = self.design.column_entries(features) if part is None else DenseEntries(part.toarray())
-        return MemoryLines(entries, beside.design.toarray(copy=False), self.y, self.s)
+        return MemoryLines(self._entries(features, whole), beside.design.toarray(copy=False), self.y, self.s)
+
+    def _entries(self, features: Indices, whole: bool) -> Entries:
+        return DenseEntries(self.design.columns(features).toarray()) if whole else self.design.column_entries(features)
+
+    def walks(self, around: Around, beside: Samples, whole: bool, *rows: Rows) -> Walks:
+        """Return compiled walks along columns."""
+        assert isinstance(beside, MemorySamples)
+        Y = beside.design.toarray(copy=False)
+        if around.has_intercept:
+            Y = np.column_stack([Y, np.ones(len(Y))])
+        n_threads = self.design.n_threads
+        return Walks(around, Y, np.array([*rows, self.y, self.s]), lambda some: self._entries(some, whole), n_threads)
 
     def holds(self, rows: Rows) -> bool:
         """Tell whether something is an array of as many numbers."""

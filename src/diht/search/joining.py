@@ -28,19 +28,21 @@ The few features that are left then get steps of Newton's method with all rows, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import dual_from_primal
+from diht.design import Design
 from diht.fit import Fit
 from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.problem import Problem
-from diht.samples import Along, Lines, Rows, Samples
+from diht.samples import Along, Around, Found, Lines, Rows, Samples, Walks
 
 __all__ = ["Effort", "Joining"]
 
@@ -57,25 +59,42 @@ _BALANCED = 1e-13  # relative imbalance of a dual point that is rounding
 _OUTSIDE = 1e-14  # relative distance to F that is rounding
 _NEAR = 0.8  # share of the reach up to which a sum of bounds on the answer will do
 _WIDE = 100  # columns whose answers are formed together
-_FIRST, _FURTHER, _NEWTON = 2, 4, 8  # dual points that are tried for a feature: at first, then, on whole columns
+_FIRST, _FURTHER, _NEWTON = 2, 4, 20  # dual points that are tried for a feature: at first, then, on whole columns
 _GLANCE = 100  # features whose bounds are looked at where a better model is searched for
+_WORTH_COMPILING = (
+    2e6  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
+)
+_AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
+_COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times
+_PER_COLUMN = 0.05  # and that each entry of a matrix as large as the support takes, for each column
 _FARTHEST = 4.0  # times the last coefficient: the next one at most
+_PER_BYTE = 0.01  # units of effort that a stage takes for each byte of X that it reads, with all that it does besides
 
 
 class Effort:
-    """Work that is left to do, in entries of columns that are looked at once."""
+    """Work that is left to do, in entries of columns that numpy looks at once: a tenth of a microsecond each."""
 
     def __init__(self, left: float = np.inf, patience: float = np.inf) -> None:
-        self.left, self.patience, self.idle = left, patience, 0.0
+        self.left, self.patience, self.idle, self.spent = left, patience, 0.0, 0.0
 
     def spend(self, entries: float) -> None:
         """Do so much of it."""
         self.left -= entries
         self.idle += entries
+        self.spent += entries
+
+    @staticmethod
+    def of_reads(design: Design, reads: float) -> float:
+        """Return how much so many reads of X are."""
+        return _PER_BYTE * design.nbytes * reads
 
     def pay(self) -> None:
         """Note that the work since the last time has led to something."""
         self.idle = 0.0
+
+    def allows(self, entries: float) -> bool:
+        """Whether so much more may be done in vain."""
+        return entries <= min(self.left, self.patience - self.idle)
 
     @property
     def is_spent(self) -> bool:
@@ -132,57 +151,71 @@ class Joining:
         walk = self._walk
         if walk is None:
             return
-        for rounds in (_FIRST, _FURTHER):
-            self._narrow(walk, self.open, rounds)
+        for better in walk.methods:
+            self._improve(better, self.open)
             yield
-        for at in self._whole_pieces():
-            self._take(at, *walk.newton_bounds(self.units[at], self.t[at], self.target, self.effort))
-        yield
 
     def glance(self) -> Indices:
         """Improve the bounds of the features that promise most by a quadratic, each alone; return those that are still open."""
-        walk, open_ = self._walk, self.open
+        walk = self._walk
         if walk is None:
-            return open_
-        promise = np.square(self._g[self.units]) / walk.curvatures()[self.units]
-        some = open_[np.argsort(-promise[open_], kind="stable")[:_GLANCE]]
-        self._narrow(walk, some, _FIRST + _FURTHER)
-        return self.open[np.isin(self.open, some)]
+            return self.open
+        some = np.flatnonzero(self.bounds < self.target)
+        if len(some) > _GLANCE:
+            features = self.units[some]
+            promise = np.square(self._g[features]) / walk.curvatures()[features]
+            some = some[np.argpartition(-promise, _GLANCE)[:_GLANCE]]
+        for better in walk.methods[:2]:
+            some = some[self.bounds[some] < self.target]
+            self._improve(better, some)
+        some = some[self.bounds[some] < self.target]
+        return np.asarray(some[np.argsort(self.bounds[some], kind="stable")])
 
     @cached_property
     def _walk(self) -> _Walk | None:
         """What gives better bounds; None where no better ones are known, or needed."""
-        if not self.problem.constraint.is_plain or not len(self.open):
+        if not self.problem.constraint.is_plain or not np.any(self.bounds < self.target):
             return None
         metric = _Metric.of(self.problem.loss, self.problem.samples, self._u, len(self.fit.support))
         if metric is None:
             return None
         return _Walk.around(self.problem, self.fit, self._alpha, self._g, self._base, metric)
 
-    def _narrow(self, walk: _Walk, some: Indices, rounds: int) -> None:
-        """Improve some bounds by the entries of their columns."""
-        for at in self._pieces(np.sort(some), len(walk.K)):
-            self._take(at, *walk.bounds(self.units[at], self.t[at], self.target, rounds, self.effort))
+    def _improve(self, method: _Method, some: Indices) -> None:
+        """Improve some bounds, as far as there is effort left."""
+        some = np.sort(some)
+        for at in method.pieces(some, self.units[some]):
+            if self.effort.is_spent:
+                return
+            self._take(at, *method.bounds(self.units[at], self.t[at], self.target, self.effort))
 
     def _take(self, at: Indices, bounds: Vector, t: Vector) -> None:
         better = bounds > self.bounds[at]
         self.bounds[at], self.t[at] = np.where(better, bounds, self.bounds[at]), np.where(better, t, self.t[at])
 
-    def _pieces(self, some: Indices, k: int) -> Iterator[Indices]:
-        """Cut units into groups that are looked at together, as far as there is effort left."""
-        done = 0
-        for group in self.problem.design.pieces(self.units[some], max(_TOGETHER / max(k, 1), 1.0)):
-            if self.effort.is_spent:
-                return
-            yield some[done : done + len(group)]
-            done += len(group)
 
-    def _whole_pieces(self) -> Iterator[Indices]:
-        open_, size = np.sort(self.open), max(_TOGETHER // self.problem.shape[0], 1)
-        for first in range(0, len(open_), size):
-            if self.effort.is_spent:
-                return
-            yield open_[first : first + size]
+class _Method(NamedTuple):
+    """A way to improve bounds: for some features, with guesses of their coefficients, up to a target, within an effort."""
+
+    bounds: Callable[[Indices, Vector, float, Effort], tuple[Vector, Vector]]
+    design: Design
+    together: float  # entries of columns, stored or all, that are looked at together
+    whole: bool
+
+    def pieces(self, places: Indices, features: Indices) -> Iterator[Indices]:
+        """Cut the places of features into groups that are looked at together."""
+        if not len(features):
+            return
+        if self.whole:
+            groups = np.array_split(
+                features, np.arange(0, len(features), max(int(self.together) // self.design.shape[0], 1))[1:]
+            )
+        else:
+            groups = self.design.pieces(features, max(self.together, 1.0))
+        done = 0
+        for group in groups:
+            yield places[done : done + len(group)]
+            done += len(group)
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,13 +305,59 @@ class _Walk:
         mean, variance = samples.moments(c)
         return np.asarray(total * (variance if self.problem.fit_intercept else variance + mean**2) + self.problem.lam)
 
+    @property
+    def methods(self) -> list[_Method]:
+        """What improves bounds, at growing cost."""
+        design, compiled = self.problem.design, self._compiled
+        if compiled is None:
+            first, further = partial(self.bounds, rounds=_FIRST), partial(self.bounds, rounds=_FURTHER)
+            together = _TOGETHER / max(len(self.K), 1)
+            narrow = [_Method(rounds, design, together, False) for rounds in (first, further)]
+            return [*narrow, _Method(self.newton_bounds, design, _TOGETHER, True)]
+        newton = partial(compiled.newton_bounds, rounds=_NEWTON)
+        found: list[Callable[..., Found]] = [partial(compiled.bounds, rounds=_FIRST)]
+        found += [partial(newton, everywhere=everywhere) for everywhere in (False, True)]
+        works = [partial(self._counted, work) for work in found]
+        return [_Method(work, design, _AT_ONCE, self._on_whole_columns) for work in works]
+
+    def _counted(
+        self, work: Callable[..., Found], features: Indices, t: Vector, target: float, effort: Effort
+    ) -> tuple[Vector, Vector]:
+        """Return what compiled code finds."""
+        found = work(features, self.g[features], t, target)
+        effort.spend(_COMPILED * found.seen + _PER_COLUMN * len(features) * len(self.K) ** 2)
+        return found.bounds, found.t
+
     # Rows of the entries alone
 
+    @property
+    def _on_whole_columns(self) -> bool:
+        """Whether sparse columns that are centred are walked along with all of their rows: no intercept makes up for a centre."""
+        return self.problem.design.is_centred and not self.problem.fit_intercept
+
+    @cached_property
+    def _compiled(self) -> Walks | None:
+        """The same in compiled code, for a loss that has one and samples in memory; None where there is little to do."""
+        problem, samples, kernel = self.problem, self.problem.samples, self.problem.loss.kernel()
+        if kernel is None or problem.design.entries() * len(self.K) < _WORTH_COMPILING:
+            return None
+        k, n = len(self.fit.support), len(self.K)
+        vectors = np.zeros((4, n))
+        vectors[0], vectors[1], vectors[3, :k] = self.ridge, self.pull, self.g[self.fit.support]
+        scalars = np.array([self.base, problem.lam, self.metric.reach, _BALANCED * self.weight, k], dtype=np.float64)
+        around = Around(kernel, problem.fit_intercept, np.array([self.inverse, self.K]), vectors, scalars)
+        conjugate = samples.map(lambda y, s, a: problem.loss.conjugate(a, y), self.alpha)
+        return samples.walks(around, self.part, self._on_whole_columns, self.u, self.alpha, self.metric.c, conjugate)
+
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite proves nothing
-    def bounds(self, features: Indices, t: Vector, target: float, rounds: int, effort: Effort) -> tuple[Vector, Vector]:
+    def bounds(self, features: Indices, t: Vector, target: float, effort: Effort, rounds: int) -> tuple[Vector, Vector]:
         """Try a few coefficients for each feature, each where the slope of the last ones leads, until the target is reached."""
-        samples, now, lam = self.problem.samples, np.arange(len(features)), self.problem.lam
-        whole = self.problem.design.is_centred and not self.problem.fit_intercept
+        samples, now, lam, whole = (
+            self.problem.samples,
+            np.arange(len(features)),
+            self.problem.lam,
+            self._on_whole_columns,
+        )
         lines = samples.lines(features, self.part, whole)
         h = lines.total(lambda y, c, x: c * x * x, lines.at(self.metric.c), lines.x)
         roots = _Roots.of(self.g[features], h + lam, t)

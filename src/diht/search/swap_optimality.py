@@ -18,6 +18,7 @@ from diht.fit import Fit
 from diht.problem import Problem
 from diht.refit import never, refit
 from diht.samples import Intercept
+from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import Effort, Joining
 from diht.search.pool import Pool
 
@@ -70,25 +71,43 @@ def swap_optimum(
         Is given every model met.
     """
     search = _Search(problem, rtol, Effort(effort, patience), stop, pool)
-    fit, thorough = search.fit(fit.support, fit.w, fit.b), False
+    fit, thorough, in_vain = search.fit(fit.support, fit.w, fit.b), False, 0
+    if ExactSwaps.apply(problem) and not search.has_room(fit):
+        fit, proved = search.exactly(fit)
+        if proved:
+            return SwapOptimum(fit, 0.0)
     waiting = search.units(fit)
     while waiting:
         if search.ended():
             return SwapOptimum(fit, np.inf)
+        before, reads = search.effort.spent, problem.design.passes
         better, left = search.without(fit, waiting[0], thorough)
-        if better is None and left > 0.0 and thorough:
-            return SwapOptimum(fit, left if len(waiting) == 1 else np.inf)
-        waiting.popleft()
-        if better is not None:  # more swaps are likely to follow: a glance at each unit finds them sooner
+        search.effort.spend(Effort.of_reads(problem.design, problem.design.passes - reads))
+        waiting.rotate(-1)
+        if better is not None:
             search.effort.pay()
-            fit, waiting, thorough = better, search.units(better), False
-        elif not waiting and not thorough:
-            waiting, thorough = search.units(fit), True
+            fit, waiting, in_vain = better, search.updated(waiting, better), 0
+            continue
+        in_vain += 1
+        if not thorough and search.effort.idle > _GLANCES * patience:
+            thorough, in_vain = True, 0
+            continue
+        missing = len(waiting) - in_vain
+        if thorough and (left > 0.0 or not search.effort.allows(missing * (search.effort.spent - before))):
+            return SwapOptimum(fit, np.inf if missing else left)
+        if in_vain == len(waiting):
+            if thorough:
+                break
+            thorough, in_vain = True, 0
     return SwapOptimum(fit, 0.0)
 
 
+_GLANCES = 0.25  # share of the patience for glances in a row that find nothing
 _TRIES = 2  # units whose models are fitted at a glance
 _CALLS = 20_000  # entries that are looked at in the time that the calls of a fit take, however small it is
+_PER_UNIT = 0.3  # units of effort for each unit that may join, however little is done about it
+_PER_ENTRY = 0.2  # units of effort for each entry of the columns of a fit
+_MOST_FITTED = 100  # swaps that rounding may let look as if they gained: if more, another way is taken
 _NOTHING = -1  # in place of a unit that leaves
 
 
@@ -107,9 +126,42 @@ class _Search:
         size = self.constraint.squares(fit.w * self.norms)
         free = np.setdiff1d(self.unit[fit.support], self.unit[self.inside])
         order = deque(free[np.argsort(size[free], kind="stable")].tolist())
-        if len(self.constraint.joining(fit.support, fit.n_features)):
+        if self.has_room(fit):
             order.appendleft(_NOTHING)
         return order
+
+    def has_room(self, fit: Fit) -> bool:
+        """Whether a unit may join a model without another's leaving."""
+        return len(self.constraint.joining(fit.support, fit.n_features)) > 0
+
+    def exactly(self, fit: Fit) -> tuple[Fit, bool]:
+        """Make swaps that the formula for a quadratic objective finds, and tell whether it rules out all others."""
+        swaps, proved = ExactSwaps(self.problem), False
+        while not self.ended():
+            target = fit.objective - self.rtol * abs(fit.objective)
+            pairs = swaps.promising(fit, fit.objective - target)
+            proved = pairs is not None and len(pairs) <= _MOST_FITTED
+            better = self.first_swapped(fit, pairs[:_MOST_FITTED], target) if pairs else None
+            if better is None:
+                break
+            fit, proved = better, False
+            self.effort.pay()
+        swaps.count()
+        return fit, proved
+
+    def first_swapped(self, fit: Fit, pairs: list[tuple[int, int]], target: float) -> Fit | None:
+        """Return the first model after a swap that reaches the target."""
+        for i, j in pairs:
+            other = self.fit(np.sort(np.append(fit.support[fit.support != i], j)), fit.w, fit.b)
+            if other.objective < target:
+                return other
+        return None
+
+    def updated(self, waiting: deque[int], fit: Fit) -> deque[int]:
+        """Return the same order for a model after a swap: what has joined comes last."""
+        units = self.units(fit)
+        kept = [unit for unit in waiting if unit in units]
+        return deque([*kept, *(unit for unit in units if unit not in kept)])
 
     def without(self, fit: Fit, unit: int, thorough: bool) -> tuple[Fit | None, float]:
         """Return a better model without a unit, if there is one, and else what could still be gained, at most.
@@ -117,14 +169,16 @@ class _Search:
         Where that is not done thoroughly, only what promises most is looked at, and nothing is known of the gain.
         """
         less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
-        units = np.unique(self.unit[self.constraint.joining(less.support, fit.n_features)])
+        units = self.unit[self.constraint.joining(less.support, fit.n_features)]
+        units = units if self.constraint.is_plain else np.unique(units)
+        self.effort.spend(_PER_UNIT * len(units))
         target = fit.objective - self.rtol * abs(fit.objective)
         joining = Joining(self.problem, less, units[units != unit], target, self.effort)
         fitted: set[int] = set()
         if not thorough:
             return self.first_better(less, joining, joining.glance()[:_TRIES], fitted), np.inf
         for stage, _ in enumerate(joining.stages()):
-            better = self.first_better(less, joining, joining.open[: int(stage > 0)], fitted)
+            better = self.first_better(less, joining, joining.open[: int(stage > 1)], fitted)
             if better is not None:
                 return better, 0.0
         better = self.first_better(less, joining, joining.open, fitted)
@@ -150,7 +204,7 @@ class _Search:
 
     def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
         """Return the best model on some features, well within the tolerance for swaps."""
-        self.effort.spend(_CALLS + float(self.problem.shape[0]) * (len(support) + 1))
+        self.effort.spend(_CALLS + _PER_ENTRY * float(self.problem.shape[0]) * (len(support) + 1))
         fit = refit(self.problem, support, w, b, 1e-2 * self.rtol)
         if self.pool is not None:
             self.pool.add(fit)

@@ -53,6 +53,7 @@ _SHIFT_ACCURACY = 1e-7
 _SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, and for each column
 _SAMPLED_MODELS = 3  # of theirs that are fitted to all rows
 _MOST_REMOVED = 3  # features that a perturbation forbids
+_KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
 
 class Stage(ABC):
@@ -356,7 +357,9 @@ class Perturbation(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        rng, spent = np.random.default_rng(state.random_state), state.budget.within(SEARCH_READS)
+        rng = np.random.default_rng(state.random_state)
+        further = _KICKED * state.budget.reads if state.problem.constraint.is_plain else 0.0
+        spent = state.budget.within(SEARCH_READS + further)
         for t in range(PERTURBATIONS):
             undecided = state.screened()
             if undecided is None or not state.exceeds(LOOSE) or spent():

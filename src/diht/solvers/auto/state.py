@@ -14,6 +14,7 @@ from diht.fit import Fit
 from diht.problem import Problem
 from diht.refit import refit
 from diht.samples import Intercept
+from diht.search.joining import Effort
 from diht.search.pool import Pool
 from diht.search.swap_optimality import swap_optimum
 from diht.search.swaps import swap_search
@@ -34,8 +35,9 @@ PERTURBATIONS = 20  # perturbations in a row without a better model after which 
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
-# Entries of columns that the search for better swaps may look at, and those in vain: about ten seconds, and one to two.
-_EFFORT, _PATIENCE = 1e8, 1e7
+# Limits of the search for better swaps, about fifteen seconds, and of what is done of it in vain: about three, and a part of the
+# work before.
+_EFFORT, _PATIENCE, _IN_VAIN = 2e8, 4e7, 0.25
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
 
@@ -196,8 +198,10 @@ class AutoState:
         if undecided is None:
             self.swap_optimal = True
         else:
+            work = Effort.of_reads(self.problem.design, self.budget.reads)
+            patience = _PATIENCE + _IN_VAIN * work
             left = swap_optimum(
-                undecided, self.best, effort=_EFFORT, patience=_PATIENCE, stop=self.stop, pool=self.pool
+                undecided, self.best, effort=_EFFORT, patience=patience, stop=self.stop, pool=self.pool
             ).left
             self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
         self.settled = self.best.support

@@ -1,0 +1,541 @@
+"""Compiled walks along single columns: the dual points of `diht.search.joining`, and their bounds.
+
+As in :mod:`diht.design.kernels`, importing this module imports numba, and a loss enters as the numbers ``(code, mu, low, high)``.
+
+The rows of Y, the columns of a support and one of ones for an intercept, come as the five arrays ``(first, second, third,
+lists, listed)``: a dense matrix of those that are distinct and four that are not read, or a CSR of what differs from the row
+``origin``, where ``lists[listed[j]:listed[j + 1]]`` are the rows that differ in column j. Row ``classes[i]`` is that of sample i.
+The other arrays are
+
+    samples    the rows u, alpha, c, l*(alpha), y and s
+    equations  the matrices inverse and K
+    vectors    the rows ridge, pull, the largest differences from the row ``origin``, and g on the support
+    scalars    base, lam, the reach, the imbalance that is rounding, and the number of features of the support.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from diht.design.kernels import LOGISTIC, Array, Integer, clip, dot, dual_step, jit, jit_reassociated
+
+_OUTSIDE = 1e-14  # relative distance to F that is rounding
+_NEAR = 0.8  # share of the reach up to which a bound on the answer will do
+_FAR = 0.5  # share of the reach from which on a row is looked at as if it had an entry
+_LONGEST = 4.0  # what a step of Newton's method moves a margin of the logistic loss at most
+_AT_BORDER = 1e-300  # a reach for which the weight is the curvature, but at the border of F
+_FARTHEST = 4.0  # times the last coefficient: the next one at most
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# One sample
+
+
+@jit
+def conjugate_at(a: float, y: float, loss: Array) -> float:
+    """Return ``l*(a)``, for an ``a`` in F but for rounding; else infinity."""
+    low, high = loss[2], loss[3]
+    if y <= 0.0:
+        low, high = -high, -low
+    inside = clip(a, low, high)
+    if not abs(a - inside) <= _OUTSIDE * (1.0 + abs(a)):
+        return math.inf
+    if loss[0] != LOGISTIC:
+        return float(inside * (y + 0.5 * loss[1] * inside))
+    p = -inside if y > 0.0 else inside
+    entropy = p * math.log(p) if p > 0.0 else 0.0
+    return entropy + (1.0 - p) * math.log1p(-p) if p < 1.0 else entropy
+
+
+@jit
+def weight_at(a: float, y: float, reach: float, loss: Array) -> float:
+    """Return the weight c of a sample at the slope ``a = l'(u)``; see `diht.search.joining`."""
+    low, high = loss[2], loss[3]
+    if y <= 0.0:
+        low, high = -high, -low
+    if loss[0] == LOGISTIC:
+        return float((a - low) * (high - a))
+    curvature = 1.0 / loss[1]
+    return float(curvature if reach == np.inf else min(curvature, min(a - low, high - a) / reach))
+
+
+@jit
+def beyond(a: float, y: float, step: float, loss: Array) -> float:
+    """Return how many times the way from a point of F to its border a step is."""
+    low, high = loss[2], loss[3]
+    if y <= 0.0:
+        low, high = -high, -low
+    length = abs(step)
+    if length <= _OUTSIDE * (1.0 + abs(a)):
+        return 0.0
+    return float(length / max(high - a if step > 0.0 else a - low, 0.0))
+
+
+@jit
+def factor(epsilon: float, reach: float, loss: Array) -> float:
+    """Return kappa for the largest change of a margin; infinite beyond the reach."""
+    if loss[0] != LOGISTIC:
+        return 1.0 if epsilon <= reach else np.inf
+    if not epsilon < reach:
+        return np.inf
+    e = clip(epsilon, 1e-3, 1.0 - 1e-9)  # below, the difference of the terms would be rounding
+    return 2.0 * (e + (1.0 - e) * math.log1p(-e)) / e**2
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Rows of Y
+
+
+@jit_reassociated
+def dense_dot(A: Array, i: Integer, q: Array) -> float:
+    """Product of a row of a dense matrix with q."""
+    total = 0.0
+    for j in range(q.size):
+        total += A[i, j] * q[j]
+    return float(total)
+
+
+@jit
+def row_dot(first: Array, second: Array, third: Array, i: Integer, q: Array, common: float) -> float:
+    """Product of row i with q; ``common`` is that of the row ``origin``."""
+    if first.ndim == 2:  # decided when this is compiled
+        return dense_dot(first, i, q)
+    total = common
+    for p in range(third[i], third[i + 1]):
+        total += first[p] * q[second[p]]
+    return float(total)
+
+
+@jit
+def row_add(first: Array, second: Array, third: Array, i: Integer, c: float, r: Array) -> None:
+    """Add c times row i, less ``origin``."""
+    if first.ndim == 2:
+        for j in range(r.size):
+            r[j] += c * first[i, j]
+    else:
+        for p in range(third[i], third[i + 1]):
+            r[second[p]] += c * first[p]
+
+
+@jit
+def row_outer(first: Array, second: Array, third: Array, i: Integer, c: float, H: Array) -> None:
+    """Add c times the lower triangle of the product of row i, less ``origin``, with itself."""
+    if first.ndim == 2:
+        for j in range(first.shape[1]):
+            scaled = c * first[i, j]
+            for m in range(j + 1):
+                H[j, m] += scaled * first[i, m]
+    else:
+        for p in range(third[i], third[i + 1]):
+            scaled = c * first[p]
+            for m in range(third[i], p + 1):
+                H[second[p], second[m]] += scaled * first[m]
+
+
+@jit
+def farthest(
+    first: Array,
+    second: Array,
+    third: Array,
+    lists: Array,
+    listed: Array,
+    size: Array,
+    q: Array,
+    common: float,
+    near: float,
+) -> float:
+    """Return what the product of a row with q is at most, in size: exactly where that is more than ``near``.
+
+    What columns contribute that are not looked at is bounded by the largest differences from the row ``origin``.
+    """
+    found = 0.0
+    if first.ndim == 2:
+        for i in range(len(first)):
+            found = max(found, abs(dense_dot(first, i, q)))
+        return found
+    rest = abs(common)
+    for j in range(q.size):
+        rest += size[j] * abs(q[j])
+    seen = np.zeros(q.size, dtype=np.bool_)
+    for _ in range(q.size):
+        if rest <= near:
+            break
+        most, at = -1.0, 0
+        for j in range(q.size):
+            if not seen[j] and size[j] * abs(q[j]) > most:
+                most, at = size[j] * abs(q[j]), j
+        seen[at] = True
+        rest -= most
+        for p in range(listed[at], listed[at + 1]):
+            found = max(found, abs(row_dot(first, second, third, lists[p], q, common)))
+    return max(found, rest)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Dual points
+
+
+@jit
+def value_at(
+    at: Array,
+    whole: bool,
+    steps: Array,
+    epsilon: Array,
+    share: float,
+    extent: float,
+    q: Array,
+    r: Array,
+    Kq: Array,
+    new: float,
+    model: Any,
+) -> float:
+    """Return D where the samples ``at`` some rows make steps, all others answer by ``c epsilon``, and a share of all that is taken.
+
+    ``extent`` is the largest epsilon of the others, ``r = Y'(s (step - c epsilon))`` over the rows, ``new`` the slope of the
+    feature that joins; ``whole`` says that there are no others. Minus infinity where the point is not feasible.
+    """
+    samples, vectors, scalars, loss = model[0], model[2], model[3], model[4]
+    base, lam, reach, rounding, k = scalars[0], scalars[1], scalars[2], scalars[3], np.int64(scalars[4])
+    kappa = 0.0 if whole else factor(share * extent, reach, loss)
+    if not (share > 0.0 and kappa < np.inf):
+        return -np.inf
+    conjugate = 0.0
+    for m in range(len(at)):
+        i = at[m]
+        rise = conjugate_at(samples[1, i] + share * steps[m], samples[4, i], loss) - samples[3, i]
+        if not whole:
+            moved = share * epsilon[m]
+            rise -= samples[2, i] * moved * (samples[0, i] + 0.5 * kappa * moved)
+        conjugate += samples[5, i] * rise
+    if not whole:
+        for j in range(q.size):
+            conjugate += share * q[j] * (vectors[1, j] + 0.5 * kappa * share * Kq[j])
+    squares = new**2
+    for j in range(k):
+        change = share * (r[j] + Kq[j])
+        squares += change * (2.0 * vectors[3, j] + change)
+    value = base - conjugate - squares / (2.0 * lam)
+    imbalance = abs(share * (r[k] + Kq[k])) if q.size > k else 0.0
+    return value if np.isfinite(value) and imbalance <= rounding else -np.inf
+
+
+@jit
+def answer(equations: Array, ridge: Array, r: Array, q: Array, spare: Array, refined: bool) -> None:
+    """Write ``-inverse r``, refined once or not."""
+    n = r.size
+    for j in range(n):
+        q[j] = -dense_dot(equations[0], j, r)
+    if not refined:
+        return
+    for j in range(n):
+        spare[j] = r[j] + dense_dot(equations[1], j, q) + ridge[j] * q[j]
+    for j in range(n):
+        q[j] -= dense_dot(equations[0], j, spare)
+
+
+@jit
+def dual_point(
+    at: Array, x: Array, whole: bool, t: float, g_own: float, Y: Any, model: Any, entries: Array, spare: Array
+) -> tuple[float, float]:
+    """Return D at the dual point of a coefficient t, and the slope of P along the column there, as D has it.
+
+    ``x`` are the entries of the column, in the rows ``at``; ``entries`` and ``spare`` are written to.
+    """
+    samples, equations, vectors, scalars, loss, origin, classes = model
+    lam, reach, n = scalars[1], scalars[2], origin.size
+    r, q, Kq = spare[0], spare[1], spare[2]
+    total = 0.0
+    r[:] = 0.0
+    for p in range(len(at)):
+        i = at[p]
+        a = dual_step(3, 0.0, samples[0, i] + t * x[p], samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
+        delta = a - samples[1, i]
+        entries[0, p], entries[1, p] = delta, weight_at(a, samples[4, i], reach, loss) - samples[2, i]
+        change = samples[5, i] * delta
+        total += change
+        row_add(Y[0], Y[1], Y[2], classes[i], change, r)
+    for j in range(n):
+        r[j] += total * origin[j]
+    answer(equations, vectors[0], r, q, Kq, False)
+    # The rows of the entries answer by their curvature there.
+    common = dot(origin, q, n)
+    total = 0.0
+    r[:] = 0.0
+    for p in range(len(at)):
+        i = at[p]
+        epsilon = row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
+        delta = entries[0, p] + entries[1, p] * clip(epsilon, -reach, reach)
+        entries[0, p] = delta
+        change = samples[5, i] * delta
+        total += change
+        row_add(Y[0], Y[1], Y[2], classes[i], change, r)
+    for j in range(n):
+        r[j] += total * origin[j]
+    answer(equations, vectors[0], r, q, Kq, True)
+    common = dot(origin, q, n)
+    farthest_step, new = 1.0, 0.0
+    for p in range(len(at)):
+        i = at[p]
+        epsilon = row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
+        step = entries[0, p] + samples[2, i] * epsilon
+        entries[0, p], entries[1, p] = step, epsilon
+        new += samples[5, i] * x[p] * step
+        farthest_step = max(farthest_step, beyond(samples[1, i], samples[4, i], step, loss))
+    share = 1.0 / farthest_step
+    extent = 0.0 if whole else farthest(Y[0], Y[1], Y[2], Y[3], Y[4], vectors[2], q, common, _NEAR * reach / share)
+    for j in range(n):
+        Kq[j] = dense_dot(equations[1], j, q)
+    new = g_own + share * new
+    return value_at(at, whole, entries[0], entries[1], share, extent, q, r, Kq, new, model), new + lam * t
+
+
+@jit
+def walk_bounds(
+    x: Array,
+    rows: Array,
+    starts: Array,
+    whole: bool,
+    columns: Array,
+    g_own: Array,
+    t: Array,
+    bounds: Array,
+    target: float,
+    rounds: Integer,
+    Y: Any,
+    model: Any,
+) -> Integer:
+    """Try a few coefficients for each of some columns, each where the slopes of the last ones lead, until the target is reached.
+
+    ``t`` holds guesses, 0 for none, and takes the coefficients of the best dual points, ``bounds`` their bounds. The columns'
+    entries are ``x[starts[j]:starts[j + 1]]``, in the rows of the same places or, where columns are whole, in all; ``g_own`` are
+    the slopes where all coefficients are zero. Returns how many entries were seen.
+    """
+    entries, spare = np.empty((2, samples_of(model))), np.empty((3, model[5].size))
+    lam, seen = model[3][1], 0
+    for column in range(columns.size):
+        j = columns[column]
+        begin, end = starts[j], starts[j + 1]
+        own, at = x[begin:end], rows if whole else rows[begin:end]
+        now, last, slope_last = t[j], 0.0, g_own[j]
+        if now == 0.0:
+            now = -slope_last / curvature_along(own, at, lam, model[0])
+        bottom = 0.0 if slope_last < 0.0 else -np.inf
+        top = 0.0 if slope_last > 0.0 else np.inf
+        best, kept = -np.inf, now
+        for _ in range(rounds):
+            value, slope = dual_point(at, own, whole, now, g_own[j], Y, model, entries, spare)
+            seen += end - begin
+            if value > best:
+                best, kept = value, now
+            if best >= target or not np.isfinite(slope):
+                break
+            if slope < 0.0:
+                bottom = now
+            elif slope > 0.0:
+                top = now
+            new = now - slope * (now - last) / (slope - slope_last)
+            least, most = max(bottom, -_FARTHEST * abs(now)), min(top, _FARTHEST * abs(now))
+            last, slope_last = now, slope
+            now = new if least < new < most else 0.5 * (least + most)
+        bounds[j], t[j] = best, kept
+    return seen
+
+
+@jit
+def samples_of(model: Any) -> Integer:
+    """Return the number of samples."""
+    return model[6].size
+
+
+@jit
+def curvature_along(x: Array, at: Array, lam: float, samples: Array) -> float:
+    """Return the curvature of the objective along a column."""
+    total = lam
+    for p in range(len(at)):
+        total += samples[5, at[p]] * samples[2, at[p]] * x[p] * x[p]
+    return float(total)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Newton's method
+
+
+@jit
+def solve_definite(H: Array, right: Array) -> bool:
+    """Solve ``H x = right`` in place, by the lower triangle of H, which is overwritten; False where a pivot is not positive."""
+    n = right.size
+    for j in range(n):
+        H[j, j] -= dot(H[j], H[j], j)
+        if not H[j, j] > 0.0:
+            return False
+        H[j, j] = math.sqrt(H[j, j])
+        for i in range(j + 1, n):
+            H[i, j] = (H[i, j] - dot(H[i], H[j], j)) / H[j, j]
+    for i in range(n):
+        right[i] = (right[i] - dot(H[i], right, i)) / H[i, i]
+    for i in range(n - 1, -1, -1):
+        right[i] /= H[i, i]
+        for j in range(i):
+            right[j] -= H[i, j] * right[i]
+    return True
+
+
+@jit
+def newton_step(
+    at: Array,
+    x: Array,
+    t: float,
+    g_own: float,
+    Y: Any,
+    model: Any,
+    q: Array,
+    entries: Array,
+    H: Array,
+    right: Array,
+    spare: Array,
+) -> bool:
+    """Write a step of Newton's method for the coefficients q of Y and t; False where its equations cannot be solved.
+
+    The samples ``at`` some rows have their loss, all others a quadratic of curvature c. ``entries`` takes l' - alpha, the curvature
+    and the change of the margin of each row.
+    """
+    samples, equations, vectors, scalars, loss, origin, classes = model
+    n, lam = q.size, scalars[1]
+    r, cross, bent = spare[0], spare[1], spare[2]
+    r[:], cross[:], bent[:], H[:] = 0.0, 0.0, 0.0, 0.0
+    total, cross_total, bent_total = 0.0, 0.0, 0.0
+    common, slope, own = dot(origin, q, n), g_own + lam * t, lam
+    for m in range(len(at)):
+        i, xi = at[m], x[m]
+        s, c = samples[5, i], samples[2, i]
+        epsilon = row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
+        u = samples[0, i] + t * xi + epsilon
+        a = dual_step(3, 0.0, u, samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
+        delta, curved = a - samples[1, i], weight_at(a, samples[4, i], _AT_BORDER, loss)
+        entries[0, m], entries[1, m], entries[2, m] = delta, curved, epsilon
+        change = s * (delta - c * epsilon)
+        total += change
+        row_add(Y[0], Y[1], Y[2], classes[i], change, r)
+        change = s * (curved - c)
+        bent_total += change
+        row_add(Y[0], Y[1], Y[2], classes[i], change, bent)
+        row_outer(Y[0], Y[1], Y[2], classes[i], change, H)
+        if xi != 0.0:
+            slope += s * xi * delta
+            own += s * xi * xi * curved
+            cross_total += s * xi * curved
+            row_add(Y[0], Y[1], Y[2], classes[i], s * xi * curved, cross)
+    for j in range(n):
+        for m in range(j + 1):
+            H[j, m] += (
+                equations[1, j, m] + bent_total * origin[j] * origin[m] + origin[j] * bent[m] + bent[j] * origin[m]
+            )
+        H[j, j] += vectors[0, j]
+        H[n, j] = cross[j] + cross_total * origin[j]
+        right[j] = -(r[j] + total * origin[j] + dense_dot(equations[1], j, q) + vectors[0, j] * q[j])
+    H[n, n], right[n] = own, -slope
+    return solve_definite(H, right)
+
+
+@jit
+def newton_bounds(
+    x: Array,
+    rows: Array,
+    starts: Array,
+    whole: bool,
+    columns: Array,
+    g_own: Array,
+    t: Array,
+    bounds: Array,
+    target: float,
+    rounds: Integer,
+    everywhere: bool,
+    Y: Any,
+    members: Array,
+    membered: Array,
+    model: Any,
+) -> Integer:
+    """Follow Newton's method for each of some columns, until the target is reached, as :func:`walk_bounds` does.
+
+    The rows of the entries have their loss, and so have those whose margins move far in answer, or all rows; the others have its
+    quadratic. The dual point of a step is l' at its beginning plus what the curvature makes of it; with the logistic loss no margin
+    follows it farther than a few units. ``members`` are the samples of the rows of Y.
+    """
+    samples, equations, _, scalars, loss, origin, classes = model
+    n, n_samples, n_rows = origin.size, samples_of(model), membered.size - 1
+    q, right, spare, H = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1))
+    entries, at, own = np.empty((3, n_samples)), np.empty(n_samples, dtype=np.int64), np.empty(n_samples)
+    held, taken = np.empty(n_samples, dtype=np.bool_), np.empty(n_rows, dtype=np.bool_)
+    seen = 0
+    for column in range(columns.size):
+        j = columns[column]
+        begin, end = starts[j], starts[j + 1]
+        count = end - begin
+        held[:], taken[:], q[:] = False, False, 0.0
+        for p in range(count):
+            at[p], own[p] = p if whole else rows[begin + p], x[begin + p]
+            held[at[p]] = True
+        now = t[j]
+        if everywhere:
+            for i in range(n_samples):
+                if not held[i]:
+                    at[count], own[count] = i, 0.0
+                    count += 1
+        best = -np.inf
+        for _ in range(rounds):
+            seen += count
+            if not newton_step(at[:count], own[:count], now, g_own[j], Y, model, q, entries, H, right, spare):
+                break
+            for m in range(n):
+                q[m] += right[m]
+            common, total, farthest_step, new, length = dot(origin, q, n), 0.0, 1.0, 0.0, 0.0
+            r, Kq = spare[0], spare[1]
+            r[:] = 0.0
+            for m in range(count):
+                i = at[m]
+                epsilon = row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
+                moved = epsilon - entries[2, m] + right[n] * own[m]
+                step = entries[0, m] + entries[1, m] * moved
+                entries[0, m], entries[2, m] = step, epsilon
+                length = max(length, abs(moved))
+                change = samples[5, i] * (step - samples[2, i] * epsilon)
+                total += change
+                row_add(Y[0], Y[1], Y[2], classes[i], change, r)
+                new += samples[5, i] * own[m] * step
+                farthest_step = max(farthest_step, beyond(samples[1, i], samples[4, i], step, loss))
+            for m in range(n):
+                r[m] += total * origin[m]
+                Kq[m] = dense_dot(equations[1], m, q)
+            extent, far = 0.0, 0
+            if count < n_samples:
+                for i in range(n_rows):
+                    if not taken[i]:
+                        moved = abs(row_dot(Y[0], Y[1], Y[2], i, q, common))
+                        extent = max(extent, moved)
+                        far += moved > _FAR * scalars[2]
+            share = 1.0 / farthest_step
+            new = g_own[j] + share * new
+            value = value_at(
+                at[:count], count == n_samples, entries[0], entries[2], share, extent, q, r, Kq, new, model
+            )
+            best = max(best, value)
+            if best >= target or not np.isfinite(length):
+                break
+            taken_share = _LONGEST / length if loss[0] == LOGISTIC and length > _LONGEST else 1.0
+            now += taken_share * right[n]
+            if far > 0:
+                for i in range(n_rows):
+                    if not taken[i] and abs(row_dot(Y[0], Y[1], Y[2], i, q, common)) > _FAR * scalars[2]:
+                        taken[i] = True
+                        for p in range(membered[i], membered[i + 1]):
+                            if not held[members[p]]:
+                                held[members[p]] = True
+                                at[count], own[count] = members[p], 0.0
+                                count += 1
+            for m in range(n):
+                q[m] -= (1.0 - taken_share) * right[m]
+        bounds[j], t[j] = best, now
+    return seen
