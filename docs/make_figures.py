@@ -27,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from diht import Problem, certify, solve
 from diht.losses import Logistic
 from diht.result import Result, rounded_up
+from diht.solvers import Auto
 
 FIGURES = Path(__file__).parent / "figures"
 
@@ -65,9 +66,9 @@ def problem(lam: float = LAM, k: int = K) -> Problem:
 
 
 @cache
-def solved(solver: str = "auto", lam: float = LAM, k: int = K) -> Result:
-    """The result of a solver."""
-    return solve(problem(lam, k), solver, tol=1e-6)
+def solved(exact: bool = False, lam: float = LAM, k: int = K) -> Result:
+    """The result of an exact solve, or of the default before it branches."""
+    return solve(problem(lam, k), "branch" if exact else Auto(branching=False), tol=1e-6)
 
 
 def chosen_by_others() -> dict[str, np.ndarray]:
@@ -135,7 +136,7 @@ def bound() -> Figure:
 
 def closing() -> Figure:
     """The two bounds of an exact solve, and the end of it magnified."""
-    trace = solved("branch").trace
+    trace = solved(exact=True).trace
     steps, objective, proved = (trace.column(name) for name in ("iteration", "best_objective", "best_bound"))
     drawn, panels = figure(3.6, 2)
     for axes in panels:
@@ -152,7 +153,7 @@ def closing() -> Figure:
     top, bottom = objective[-1] + 0.0002, proved[first - 1] - 0.0004
     end.set(ylim=(bottom, top), xlim=(4.5, steps[-1] + 0.4), title="the end of it, magnified")
     corner = (0.04, proved[first - 1] - 0.0001)
-    end.annotate("the default ends here", corner, xycoords=("axes fraction", "data"), va="top")
+    end.annotate("branching begins here", corner, xycoords=("axes fraction", "data"), va="top")
     end.text(
         0.5 * (4.5 + first), float(np.mean((objective[-1], proved[first - 1]))), "still open", ha="center", va="center"
     )
@@ -161,7 +162,7 @@ def closing() -> Figure:
 
 
 def root_steps(proved: np.ndarray) -> int:
-    """The step after which the default ends, and the exact search begins."""
+    """The step after which branching begins."""
     return int(np.flatnonzero(proved <= solved().lower_bound * (1 + 1e-9))[-1]) + 1
 
 
@@ -169,13 +170,13 @@ def small_lam() -> Figure:
     """How wide the gap stays, and how many parts an exact solve needs, as lam falls."""
     drawn, (gaps, parts) = figure(3.6, 2)
     for k, colour, marker, style in ((5, OTHER, "s", "--"), (10, MODEL, "o", "-")):
-        values = [100 * solved("auto", lam, k).relative_gap for lam in LAMBDAS]
+        values = [100 * solved(False, lam, k).relative_gap for lam in LAMBDAS]
         gaps.plot(LAMBDAS, values, style, marker=marker, color=colour, lw=2, label=f"k = {k}")
         exact = LAMBDAS[LAMBDAS >= FEWEST]
         parts.plot(
             exact, [n_parts(lam, k) for lam in exact], style, marker=marker, color=colour, lw=2, label=f"k = {k}"
         )
-    gaps.set(xscale="log", ylim=(0, None), xlabel="lam", ylabel="gap, % of the objective", title="the default")
+    gaps.set(xscale="log", ylim=(0, None), xlabel="lam", ylabel="gap, % of the objective", title="before branching")
     parts.set(xscale="log", yscale="log", xlabel="lam", ylabel="parts of the search", title="exact")
     for axes in (gaps, parts):
         axes.legend()
@@ -186,7 +187,7 @@ def small_lam() -> Figure:
 
 def n_parts(lam: float, k: int) -> int:
     """Parts into which an exact solve cut the problem."""
-    return len(getattr(solved("branch", lam, k).certificate.bound, "leaves", "1"))
+    return len(getattr(solved(True, lam, k).certificate.bound, "leaves", "1"))
 
 
 def features() -> Figure:
@@ -217,7 +218,7 @@ def features() -> Figure:
 def near_ties() -> Figure:
     """The best models met, and the features of each."""
     _, _, names = data()
-    models = solved("branch").pool[:7]
+    models = solved(exact=True).pool[:7]
     uses = Counter(j for model in models for j in model.support.tolist())
     used = sorted(uses, key=lambda j: (-uses[j], j))
     drawn, (axes,) = figure(4.9)
@@ -239,7 +240,7 @@ def other_tools() -> Figure:
     found = {name: certify(problem(), support=support).objective for name, support in chosen_by_others().items()}
     found["diht"] = solved().objective
     order = sorted(found, key=lambda name: -found[name])
-    proved = solved().lower_bound
+    proved = solved(exact=True).lower_bound
     drawn, (axes,) = figure(3.1)
     low, high = proved - 0.004, max(found.values()) + 0.004
     axes.axvspan(low, proved, color=SHADE, lw=0)
@@ -277,8 +278,8 @@ def fewer_than(n: int) -> str:
 
 def numbers() -> dict[str, str]:
     """What the page says in its text, as it says it."""
-    fast, exact = solved(), solved("branch")
-    gap = {lam: percent(solved("auto", lam).relative_gap) for lam in (1e-4, 1.0)}
+    fast, exact = solved(), solved(exact=True)
+    gap = {lam: percent(solved(False, lam).relative_gap) for lam in (1e-4, 1.0)}
     others = {name: certify(problem(), support=support) for name, support in chosen_by_others().items()}
     ties = [model.objective / exact.pool[0].objective - 1 for model in exact.pool[1:]]
     return {
@@ -286,7 +287,7 @@ def numbers() -> dict[str, str]:
         "gap": percent(fast.relative_gap),
         "gap at lam = 1": gap[1.0],
         "gap at lam = 0.0001": gap[1e-4],
-        "gap at lam = 0.003": percent(solved("auto", 3e-3).relative_gap),
+        "gap at lam = 0.003": percent(solved(False, 3e-3).relative_gap),
         "parts at lam = 0.1": fewer_than(n_parts(LAM, K)),
         "parts at lam = 0.001": fewer_than(n_parts(FEWEST, K)),
         "second best": f"{100 * ties[0]:.2f}%",

@@ -20,6 +20,7 @@ from diht.solvers.auto.profile import Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.auto.stages import (
     Beginning,
+    Branching,
     Continuation,
     DualRounding,
     EarlyShift,
@@ -210,6 +211,7 @@ CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
         medium(Squared()),
     ),
     SwapOptimality: (Problem(*scaled_words(0, 200, 150), Logistic(), 10, 1e-3, None, True), "objective", 0.01, None),
+    Branching: (drawn(Logistic(), 60, 15, 4, 0.7, 1.0, 1e-3, 5), "bound", 0.01, wide_and_weak()),
 }
 
 
@@ -276,13 +278,13 @@ def test_no_stage_begins_once_the_gap_is_closed() -> None:
     assert asked == []
 
 
-def test_constraints_that_are_not_plain_get_perturbations_instead_of_shifts() -> None:
+def test_constraints_that_are_not_plain_get_perturbations_besides_shifts() -> None:
     X, y = small_data(Squared())
     groups = Profile(Problem(X, y, Squared(), constrained(2, 7, groups=np.arange(7) // 2), 0.1))
     plain = Profile(Problem(X, y, Squared(), 2, 0.1))
     assert [Perturbation().applies(profile) for profile in (groups, plain)] == [True, False]
     for stage in (Shift(), EarlyShift()):
-        assert [stage.applies(profile) for profile in (groups, plain)] == [False, True]
+        assert [stage.applies(profile) for profile in (groups, plain)] == [True, True]
 
 
 def test_a_budget_ends_by_reads_or_by_time() -> None:

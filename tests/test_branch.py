@@ -14,7 +14,7 @@ from diht.losses import Logistic, Loss, Squared
 from diht.refit import refit
 from diht.result import Result, Status
 from diht.solvers import BranchAndBound, Start
-from diht.solvers.branch import Leaf, TreeBound, _covers
+from diht.solvers.tree import Leaf, TreeBound, _covers
 from oracle import best_subset, small_data, targets
 
 EXACT = 1e-9
@@ -73,7 +73,7 @@ def test_a_tree_that_was_tampered_with_proves_no_more(loss: Loss) -> None:
         replace(bound, leaves=raised, value=1e9),
         replace(bound, ceiling=1e9, leaves=raised),
         replace(bound, root=replace(bound.root, value=1e9)),
-        replace(bound, sigma=100.0 * bound.sigma + 1.0),
+        replace(bound, ridges=100.0 * bound.ridges + 1.0),
         replace(bound, features=bound.features[:-1]),
         replace(bound, root=replace(bound.root, value=1e9), features=bound.features[:-1], ceiling=1e9),
         replace(bound, leaves=tuple(replace(leaf, proof=leaf.w) for leaf in bound.leaves)),
@@ -134,7 +134,7 @@ def test_limits_leave_a_true_gap() -> None:
 def test_a_search_goes_on(loss: Loss) -> None:
     problem = noisy(loss)
     whole = solve(problem, BranchAndBound(), tol=EXACT)
-    first = solve(problem, BranchAndBound(max_nodes=10), tol=EXACT)
+    first = solve(problem, BranchAndBound(max_nodes=4), tol=EXACT)
     assert first.status is not Status.OPTIMAL
     second = solve(problem, BranchAndBound(), first, tol=EXACT)
     assert second.status is Status.OPTIMAL

@@ -29,8 +29,8 @@ from diht.samples import central_slopes
 from diht.samples.intercept import increasing_root
 from diht.search.swaps import _chord
 from diht.solvers.base import Start
-from diht.solvers.branch import _undecided
 from diht.solvers.relaxed import Relaxed
+from diht.solvers.tree import _undecided
 
 Vector = NDArray[np.float64]
 
@@ -359,9 +359,11 @@ def test_slopes_of_barriers_near_a_kink(tau: float, distance: float, y: float) -
 def test_a_tree_does_not_split_on_what_every_model_keeps() -> None:
     """The places of a relaxation are whole numbers, and the kept feature has the largest coefficient."""
     constraint = constrained(1, 4, keep=[0])
-    assert _undecided(constraint, np.array([9.0, 3.0, 0.0, 0.0]), np.arange(4)) == 1
-    decided = constraint.restricted(np.array([1]), np.array([2]))
-    assert _undecided(decided, np.array([9.0, 3.0, 0.0, 0.0]), np.array([0, 3])) == -1
+    for shifted in (False, True):
+        assert _undecided(constraint, np.array([9.0, 3.0, 0.0, 0.0]), np.ones(4, dtype=bool), shifted) == 1
+        decided = constraint.restricted(np.array([1]), np.array([2]))
+        left = np.array([True, False, False, True])
+        assert _undecided(decided, np.array([9.0, 3.0, 0.0, 0.0]), left, shifted) == -1
 
 
 @dataclass(frozen=True)

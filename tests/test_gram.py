@@ -8,7 +8,7 @@ from mpmath import mpf
 
 from diht import Problem, solve
 from diht.bounds.duality import lower_bound, upper_bound
-from diht.bounds.shift import problem_gram, shifted_bound, smallest_eigenvalue
+from diht.bounds.shift import own_ridges, problem_gram, shifted_bound, shifted_ridges
 from diht.constraints.base import Cardinality, Constraint, Node, threshold_scale
 from diht.refit import refit
 from diht.relaxation import quadratic
@@ -16,17 +16,19 @@ from diht.relaxation import quadratic_kernels as gram_kernels
 from diht.relaxation.barrier import barrier_point
 from diht.relaxation.gram import GramRelaxation
 from diht.samples import ascent_kernels as relaxation
+from diht.solvers import Auto
 from oracle import best_subset, paper_design, some_weights
 from test_shift import exact_bound, exact_gram, regression
 
 
-def slow_relaxation(problem: Problem, constraint: Constraint, sigma: float, n_iter: int = 20000) -> float:
+def slow_relaxation(problem: Problem, constraint: Constraint, ridges: np.ndarray, n_iter: int = 20000) -> float:
     """Optimum of the relaxed problem by accelerated proximal gradients in numpy, with its bound as the stopping rule."""
     X, s, y = problem.design.toarray(), problem.s, problem.y
     if problem.fit_intercept:
         y = y - s @ y
-    A, h = X.T @ (s[:, None] * X) - sigma * np.eye(X.shape[1]), X.T @ (s * y)
-    rho, L = 0.5 * problem.lam + sigma, np.linalg.eigvalsh(A)[-1]
+    Z = X / np.sqrt(ridges)
+    A, h = Z.T @ (s[:, None] * Z) + np.diag(0.5 * problem.lam / ridges - 1.0), Z.T @ (s * y)
+    rho, L = 1.0, np.linalg.eigvalsh(A)[-1]
     p = x = np.zeros(X.shape[1])
     t, best = 1.0, -np.inf
     for i in range(n_iter):
@@ -91,7 +93,7 @@ def test_columns_that_underflow():
     problem = Problem(X, rng.standard_normal(20), k=1, lam=0.1)
     gram = problem_gram(problem)
     assert gram.error * gram.size[1] ** 2 >= float(mpmath.fsum(mpf(x) ** 2 for x in X[:, 1].tolist()) / 20)
-    assert smallest_eigenvalue(problem, known=gram) == 0.0
+    assert shifted_ridges(problem, np.arange(3), gram)[2] <= 0.05 * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("steps", [quadratic, gram_kernels], ids=["numpy", "compiled"])
@@ -168,6 +170,21 @@ def test_numpy_and_compiled_agree(sigma, lam):
             np.testing.assert_allclose(c, c_compiled, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("steps", [quadratic, gram_kernels], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("max_iter", [1, 2, 5])
+def test_steps_that_end_before_the_curvature_is_known_prove_something(max_iter, steps):
+    X, y = regression(60, 20, seed=4)
+    problem = Problem(X, y, k=5, lam=0.1)
+    gram = problem_gram(problem)
+    norm, state, p, c = float(np.linalg.norm(gram.size)), np.zeros(20, dtype=np.int8), np.zeros(20), np.empty(20)
+    value, bound, safe, curvature, _ = steps.relax(
+        gram.matrix, gram.size, gram.error, norm, state, 5, 5, 0.1, 0.0, 1e-6, p, c, 1e-9, np.inf, max_iter
+    )  # fmt: skip
+    assert curvature < np.linalg.eigvalsh(gram.quadratic)[-1]
+    assert np.isfinite(value)
+    assert safe <= bound <= GramRelaxation(problem).solve().value <= value
+
+
 @pytest.mark.parametrize("patience", [0, 3, 1000])
 def test_compiled_steps_continue_those_of_numpy(patience, monkeypatch):
     monkeypatch.setattr(quadratic, "PATIENCE", patience)
@@ -228,16 +245,16 @@ def test_a_tiny_ridge(n):
 def test_optimum_against_a_slow_solver(n, d, lam, intercept):
     X, y = regression(n, d, seed=d)
     problem = Problem(X, y, k=4, lam=lam, fit_intercept=intercept, sample_weight=some_weights(n))
-    sigma = smallest_eigenvalue(problem)
+    ridges = shifted_ridges(problem, np.arange(d))
     nodes = [
         problem.constraint,
         Cardinality(1),
         Node(4, np.array([2, 7]), np.array([0, 1])),
         Node(2, np.array([3, 5]), np.array([1])),
     ]
-    relaxation = GramRelaxation(problem, sigma=sigma)
+    relaxation = GramRelaxation(problem, ridges=ridges)
     for constraint in (problem.constraint, Cardinality(1), *nodes):
-        expected = slow_relaxation(problem, constraint, sigma)
+        expected = slow_relaxation(problem, constraint, ridges)
         solved = relaxation.solve(constraint, tol=1e-11)
         assert solved.value == pytest.approx(expected, rel=2e-9)
         assert solved.bound == pytest.approx(expected, rel=2e-9)
@@ -272,11 +289,10 @@ def test_working_set_finds_the_same(make, intercept):
     certified = relaxation.certified(grown.p)
     assert certified.value == pytest.approx(whole.value, rel=1e-8)
     assert certified.value == lower_bound(problem, certified.alpha).value
-    # other constraints and ridges from there
-    node = Node(8, np.array([300, 310]), np.array([0]))
-    for constraint, lam in ((node, 0.05), (Cardinality(5), 0.05), (Cardinality(8), 0.5)):
-        moved = relaxation.solve(constraint, p0=grown.p, lam=lam)
-        again = GramRelaxation(Problem(make(X), y, k=constraint, lam=lam, fit_intercept=intercept)).solve()
+    # other constraints from there
+    for constraint in (Node(8, np.array([300, 310]), np.array([0])), Cardinality(5)):
+        moved = relaxation.solve(constraint, p0=grown.p)
+        again = GramRelaxation(Problem(make(X), y, k=constraint, lam=0.05, fit_intercept=intercept)).solve()
         assert moved.value == pytest.approx(again.value, rel=1e-7)
 
 
@@ -284,12 +300,23 @@ def test_some_features_only():
     X, y = regression(30, 20, seed=8)
     J = np.array([1, 4, 5, 6, 9, 13])
     problem, small = Problem(X, y, k=3, lam=0.1), Problem(X[:, J], y, k=3, lam=0.1)
-    sigma = smallest_eigenvalue(problem, J)
-    assert sigma == pytest.approx(smallest_eigenvalue(small), rel=1e-4)
-    solved = GramRelaxation(problem, J, sigma).solve()
-    assert solved.value == pytest.approx(GramRelaxation(small, sigma=sigma).solve().value, rel=1e-8)
+    ridges = shifted_ridges(problem, J)
+    np.testing.assert_allclose(ridges, shifted_ridges(small, np.arange(6)), rtol=1e-9)
+    solved = GramRelaxation(problem, J, ridges).solve()
+    assert solved.value == pytest.approx(GramRelaxation(small, ridges=ridges).solve().value, rel=1e-8)
     assert np.all(np.isin(np.flatnonzero(solved.p), J))
     assert solved.safe <= best_subset(small).objective
+
+
+def test_the_objective_of_a_support_that_is_not_all_in_play():
+    """A model with room left takes any feature, one that is excluded or a column of zeros as well."""
+    X, y = regression(30, 6, seed=8)
+    problem = Problem(X, y, k=3, lam=0.1)
+    relaxation = GramRelaxation(problem, np.array([0, 2, 4]))
+    expected = refit(problem, np.array([0, 4])).objective
+    assert relaxation.objective(np.array([0, 4])) == pytest.approx(expected, rel=1e-12)
+    for support in ([0, 1], [0, 5], [1, 3, 5]):
+        assert relaxation.objective(np.array(support)) == -np.inf
 
 
 @pytest.mark.parametrize("lam", [1e-3, 1.0])
@@ -314,15 +341,15 @@ def test_gram_bound_in_exact_arithmetic(intercept):
     X = rng.standard_normal((15, 5)) + 1e3
     y = X[:, 0] - X[:, 1] + rng.standard_normal(15)
     problem = Problem(X, y, k=2, lam=1e-4, fit_intercept=intercept)
-    for sigma in (0.0, smallest_eigenvalue(problem)):
-        relaxation = GramRelaxation(problem, sigma=sigma)
+    for ridges in (own_ridges(problem, np.arange(5)), shifted_ridges(problem, np.arange(5))):
+        relaxation = GramRelaxation(problem, ridges=ridges)
         solved = relaxation.solve()
         for p in (solved.p, solved.p + 1e-4 * rng.standard_normal(5)):
-            exact = exact_bound(problem, X, p, sigma, list(range(5)))
+            exact = exact_bound(problem, X, p, ridges, list(range(5)))
             safe = relaxation.bound(p).value
             assert mpf(safe) <= exact or safe == 0.0
-            assert mpf(shifted_bound(problem, p, sigma).value) <= max(exact, 0)
-        assert mpf(solved.safe) <= exact_bound(problem, X, solved.p, sigma, list(range(5)))
+            assert mpf(shifted_bound(problem, p, ridges).value) <= max(exact, 0)
+        assert mpf(solved.safe) <= exact_bound(problem, X, solved.p, ridges, list(range(5)))
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -335,7 +362,7 @@ def test_rounds_of_shifts_and_screening(n, lam, intercept):
     fit = refit(problem, np.arange(4))
     w, b = fit.w, fit.b
     objective = upper_bound(problem, w, b)
-    bound = solve(problem, tol=1e-9).certificate.bound
+    bound = solve(problem, Auto(branching=False), tol=1e-9).certificate.bound
     plain = GramRelaxation(problem).solve().value
     assert plain * (1 + 1e-9) < bound.value <= objective
     assert objective - bound.value <= 1e-7 * objective  # the planted support is the best one
@@ -348,9 +375,11 @@ def test_rounds_stay_below_brute_force(n, intercept, lam):
     X, y = regression(n, 9, seed=n)
     problem = Problem(X, y, k=3, lam=lam, fit_intercept=intercept)
     best = best_subset(problem)
-    bound = solve(problem, tol=1e-9).certificate.bound
+    bound = solve(problem, Auto(branching=False), tol=1e-9).certificate.bound
     assert bound.value <= best.objective * (1 + 1e-12)
     assert bound.check(problem) == bound.value
+    tree = solve(problem, tol=1e-9).certificate.bound
+    assert tree.claimed <= tree.check(problem) <= best.objective * (1 + 1e-12)
 
 
 def test_degenerate_data():

@@ -16,6 +16,7 @@ from diht.bounds.duality import Bound, primal
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
 from diht.refit import refit
 from diht.result import Status
+from diht.solvers import Auto
 from diht.solvers.loop import as_solver
 from diht.solvers.sweep import WiderBound, solve_path
 from oracle import some_weights
@@ -115,18 +116,24 @@ def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss, shape):
         y = np.where(y > 0, 1.0, -1.0)
     path = sparse_path(X, y, ks=range(1, 12, 2), lams=0.3, loss=loss, standardize=False)
     for point in path:
-        result = solve(Problem(X, y, loss, point.k, point.lam, None, True))
+        result = solve(Problem(X, y, loss, point.k, point.lam, None, True), Auto(branching=False))
         assert point.objective <= result.objective * (1 + 1e-3)
         assert point.relative_gap <= 1.3 * result.relative_gap + 2e-4
 
 
-def test_a_single_point_is_a_fit():
+def test_a_single_point_is_a_fit_without_branching():
     X, y = wide()
     (point,) = sparse_path(X, y, ks=[3], lams=0.1, standardize=False)
-    result = solve(Problem(X, y, "squared", 3, 0.1, None, True))
+    problem = Problem(X, y, "squared", 3, 0.1, None, True)
+    result = solve(problem, Auto(branching=False))
     assert_array_equal(point.coef, result.w)
     assert (point.objective, point.lower_bound) == (result.objective, result.lower_bound)
     assert isinstance(point.k, int)
+    branched = solve(problem)
+    assert branched.lower_bound > point.lower_bound * (1 + 1e-3)
+    assert branched.objective == pytest.approx(point.objective, rel=1e-12)
+    (exact,) = sparse_path(X, y, ks=[3], lams=0.1, standardize=False, solver="branch")
+    assert exact.relative_gap <= 1e-4
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from diht.refit import Objective, _ascended, _interior
 from diht.relaxation.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
 from diht.samples import ascent_kernels as relaxation
 from diht.samples.ascent import ProximalAscent, _in_runs, _run_length
-from diht.solvers import Relaxed, Start
+from diht.solvers import Auto, Relaxed, Start
 from oracle import best_subset, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -318,7 +318,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 def test_a_loss_of_ones_own() -> None:
     problem = small(Quantile())
     best = best_subset(problem).objective
-    for solver in ("relaxed", "auto"):
+    for solver in ("relaxed", "auto", Auto(branching=False)):
         result = solve(problem, solver)
         assert result.lower_bound <= best * (1 + 1e-12) <= result.objective * (1 + 1e-9)
     assert result.objective == pytest.approx(best, rel=1e-6)

@@ -18,7 +18,7 @@ from diht.bounds.duality import (
     primal_from_dual,
     upper_bound,
 )
-from diht.bounds.shift import shifted_bound, smallest_eigenvalue
+from diht.bounds.shift import is_shifted, shifted_bound, shifted_ridges
 from diht.constraints.groups import constrained
 from diht.design import RowBlocks, row_blocks
 from diht.losses import Loss, as_loss
@@ -197,7 +197,7 @@ def test_searches_under_constraints_never_see_a_row(name: str, max_iter: int | N
 def test_a_shifted_bound_is_the_same_wherever_the_rows_are(fit_intercept: bool) -> None:
     X, y, weights = data(LOSSES[0], 6)
     problem = Problem(cut(X, 9), y, LOSSES[0], 3, 0.1, weights, fit_intercept)
-    sigma, p = smallest_eigenvalue(problem), np.linspace(-0.1, 0.2, 12)
-    here, apart = shifted_bound(problem, p, sigma), shifted_bound(opaque(problem), p, sigma)
-    assert sigma > 0.0
+    ridges, p = shifted_ridges(problem, np.arange(12)), np.linspace(-0.1, 0.2, 12)
+    here, apart = shifted_bound(problem, p, ridges), shifted_bound(opaque(problem), p, ridges)
+    assert is_shifted(problem, ridges)
     assert apart.value == pytest.approx(here.value, rel=1e-10)

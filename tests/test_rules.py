@@ -11,11 +11,13 @@ from cases import LOSSES
 from diht import Problem, solve
 from diht.bounds.duality import dual_from_primal, lower_bound
 from diht.bounds.rule import Rule, SparseVector
+from diht.bounds.shift import ShiftedPoint
 from diht.losses import Hinge, Logistic, Loss, SquaredHinge
 from diht.relaxation import engines
 from diht.relaxation.smoothing import Central, Moreau
-from diht.solvers import BranchAndBound, branch, relaxed
-from diht.solvers.branch import TreeBound
+from diht.solvers import BranchAndBound, relaxed
+from diht.solvers import tree as trees
+from diht.solvers.tree import TreeBound
 from oracle import targets
 
 
@@ -35,8 +37,8 @@ def tree(problem: Problem, **settings: float) -> TreeBound:
 
 def without_newton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few steps of ascent, or of gradients, solve a node, as where Newton's method does not pay."""
-    monkeypatch.setattr(branch, "_MOST_STEPS", 4)
-    for module in (branch, engines, relaxed):
+    monkeypatch.setattr(trees, "_MOST_STEPS", 4)
+    for module in (trees, engines, relaxed):
         monkeypatch.setattr(module, "newton_pays", lambda *sizes: False)
 
 
@@ -64,7 +66,7 @@ def test_a_stored_tree_proves_what_it_claims(loss: Loss, intercept: bool, method
 def test_leaves_hold_nothing_as_long_as_the_samples(loss: Loss) -> None:
     for n in (20, 400):
         for leaf in tree(noisy(loss, n), max_nodes=12).leaves:
-            assert leaf.proof is None or isinstance(leaf.proof, SparseVector | Rule)
+            assert leaf.proof is None or isinstance(leaf.proof, ShiftedPoint | Rule)
             assert len(pickle.dumps(leaf)) < 2000
 
 
@@ -82,7 +84,7 @@ def test_ascent_keeps_dual_points_until_memory_is_short(monkeypatch: pytest.Monk
     problem = noisy(Hinge(), 60, lam=0.1)
     best = tree(problem).value
     without_newton(monkeypatch)
-    some, few = tree(problem, max_nodes=12), tree(problem, max_nodes=12, max_memory=6000.0)
+    some, few = tree(problem, max_nodes=12), tree(problem, max_nodes=12, max_memory=4000.0)
     held = [sum(isinstance(leaf.proof, np.ndarray) for leaf in bound.leaves) for bound in (some, few)]
     assert held[0] > held[1]
     for bound in (some, few):

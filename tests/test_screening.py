@@ -15,7 +15,8 @@ from diht import Problem, SparseClassifier, SparseRegressor, certify, solve
 from diht.bounds.duality import Screening, dual_from_primal, feasible, lower_bound, primal, upper_bound
 from diht.losses import Hinge, Logistic, Loss, Squared
 from diht.refit import refit
-from diht.solvers import DIHT
+from diht.solvers import DIHT, Auto
+from diht.solvers.auto import stages
 from oracle import (
     clear_data,
     exact_columns,
@@ -80,8 +81,10 @@ def test_brute_force_contradicts_nothing(loss: Loss) -> None:
     found = np.zeros(2, dtype=int)
     for seed in range(12):
         problem = random_problem(loss, seed)
-        result = solve(problem, tol=1e-9, max_iter=300)
-        certificate = result.certificate
+        tree = solve(problem, tol=1e-9, max_iter=300).certificate
+        for screening in (tree.screening, tree.bound.screening(problem)):
+            agrees(problem, screening, tree.attained)
+        certificate = solve(problem, Auto(branching=False), tol=1e-9, max_iter=300).certificate
         found += agrees(problem, certificate.screening, certificate.attained)
         again = certificate.bound.screening(problem)
         np.testing.assert_allclose(again.without, certificate.screening.without, rtol=1e-9)
@@ -280,7 +283,8 @@ def test_certify_hands_over_a_better_model() -> None:
     assert "better model" not in str(optimal)
 
 
-def test_certify_exactly_closes_a_gap_that_the_relaxation_leaves() -> None:
+def test_certify_exactly_closes_a_gap_that_the_relaxation_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_BUDGET", 0.0)
     problem = Problem(*small_data(Logistic()), Logistic(), 2, 1e-3, fit_intercept=True)
     best, _, _ = restricted_optima(problem)
     open_gap, closed = (certify(problem, support=[1, 4], exact=exact) for exact in (False, True))

@@ -23,7 +23,7 @@ import diht
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
 from diht.persistence.model import read_model, to_json
-from diht.solvers.branch import TreeBound
+from diht.solvers.tree import TreeBound
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(90, 12))

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from diht import Problem, certify, solve
 from diht.bounds.duality import lower_bound
 from diht.constraints.groups import constrained
-from diht.solvers import Start
+from diht.solvers import Auto, Start
 from diht.solvers.loop import Limits, as_solver, drive
 from diht.solvers.sufficient import CondensedBound, _table, condensed
 from diht.solvers.sweep import solve_path
@@ -55,9 +55,10 @@ def test_models_are_those_of_all_rows(settings: dict[str, Any]) -> None:
     assert result.n_passes <= 8.0
 
 
-def test_claims_about_features_are_true() -> None:
+@pytest.mark.parametrize("branching", [False, True])
+def test_claims_about_features_are_true(branching: bool) -> None:
     problem, d = tall(3), 7
-    result = solve(problem)
+    result = solve(problem, Auto(branching=branching))
     X, y = problem.design.toarray(), problem.y - problem.s @ problem.y
     optima = {}
     for support in combinations(range(d), 2):
@@ -70,7 +71,8 @@ def test_claims_about_features_are_true() -> None:
     for j in range(d):
         assert screening.without[j] <= min(v for s, v in optima.items() if j not in s) * (1 + 1e-12)
         assert screening.within[j] <= min(v for s, v in optima.items() if j in s) * (1 + 1e-12)
-    assert lower_bound(problem, result.alpha).value == pytest.approx(result.certificate.bound.origin.value, rel=0.2)
+    small, origin = _table(problem).problem(problem), result.certificate.bound.origin
+    assert lower_bound(problem, result.alpha).value == pytest.approx(lower_bound(small, origin.alpha).value, rel=1e-9)
 
 
 def test_the_error_of_the_table_is_bounded() -> None:

@@ -41,6 +41,7 @@ class Status(StrEnum):
     OPTIMAL = "optimal"
     STALLED = "stalled"
     MAX_ITER = "max_iter"
+    NODE_LIMIT = "node_limit"
     TIME_LIMIT = "time_limit"
     STOPPED = "stopped"
 
@@ -54,6 +55,7 @@ _MEANINGS = {
     Status.OPTIMAL: "the gap is within the tolerance",
     Status.STALLED: "the iterates no longer improve",
     Status.MAX_ITER: "a limit on iterations, nodes or memory was reached",
+    Status.NODE_LIMIT: "the nodes that the default's search tree may have were used up",
     Status.TIME_LIMIT: "the limit on time was reached",
     Status.STOPPED: "it was asked to stop",
 }

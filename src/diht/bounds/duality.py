@@ -281,8 +281,8 @@ class Bound:
     alpha : Rows
         The dual point whose value it is: an array of shape (N,) where the samples are in memory.
     rounding : float
-        What was subtracted for rounding (and, with an intercept, for the imbalance of alpha). Where the bound rests on what another
-        one says of single features, twice what was subtracted there is added.
+        What was subtracted for rounding (and, with an intercept, for the imbalance of alpha); where the bound rests on what another
+        one says of single features, what was subtracted there, if that is more.
     """
 
     value: float
@@ -296,6 +296,11 @@ class Bound:
         Sums in another order differ by up to twice what rounding can do.
         """
         return self.value - 2.0 * self.rounding
+
+    @property
+    def screened_rounding(self) -> float:
+        """What was subtracted for rounding from any figure of the screening: no more than from the bound itself."""
+        return self.rounding
 
     def check(self, problem: Problem) -> float:
         """Compute the bound again from the problem and the proof alone."""

@@ -63,8 +63,9 @@ class Gram:
 
     def among(self, features: Index) -> Gram:
         """The Gram matrix of some of its features."""
-        at = np.append(np.argsort(self.features)[np.searchsorted(np.sort(self.features), features)], len(self.features))
-        return Gram(np.asarray(features), np.ascontiguousarray(self.matrix[np.ix_(at, at)]), self.size[at], self.error)
+        order = np.argsort(self.features)
+        at = np.append(order[self.features[order].searchsorted(features)], len(self.features))
+        return Gram(np.asarray(features), self.matrix.take(at, 0).take(at, 1), self.size[at], self.error)
 
     @property
     def error_norm(self) -> float:
@@ -124,6 +125,16 @@ class PreciseGram:
     size: Vector
     error: float
     scale: Vector | None
+
+    def rounded(self, features: Index) -> Gram:
+        """The Gram matrix of some features in float64: each entry is off by the rounding of a sum and of two divisions."""
+        on, scale = np.append(features, len(self.high) - 1), np.ones(len(features) + 1)
+        if self.scale is not None:
+            scale[:-1] = self.scale[features]
+        matrix = (self.high[np.ix_(on, on)] + self.low[np.ix_(on, on)]) / scale[:, None] / scale
+        matrix = np.triu(matrix) + np.triu(matrix, 1).T  # symmetric to the last bit
+        size = self.size[on] / scale * (1.0 + 1e-9) + FLOOR
+        return Gram(np.asarray(features), matrix, size, self.error + 8.0 * UNIT)
 
     def residual(self, p: Vector, features: Index) -> tuple[Vector, Vector, float, float]:
         r"""Return :math:`h - G p` on some features with bounds on its errors, and :math:`y^\top C y - p^\top G p` with one, too.

@@ -372,7 +372,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     solver : str or Solver, default="auto"
         The method of the last fit. Any but "auto" makes the models of the folds as well, with bounds, as in `sparse_path`.
     exact : bool, default=False
-        Whether to branch and bound for the last fit.
+        Whether the last fit, which branches within the budget of the default, is to do so to the end.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=True
@@ -537,7 +537,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     solver : str or Solver, default="auto"
         The method of the last fit. Any but "auto" makes the models of the folds as well, with bounds, as in `sparse_path`.
     exact : bool, default=False
-        Whether to branch and bound for the last fit.
+        Whether the last fit, which branches within the budget of the default, is to do so to the end.
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=True

@@ -295,8 +295,8 @@ def sparse_path(
     loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, offset
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
-        "auto" does its full work at the first point, the largest k and lam, and goes on with less from neighbour to neighbour; any
-        other method runs at every point.
+        "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
+        neighbour; any other method runs at every point. A fit for a single k and lam, or "branch" here, proves more.
     tol : float, default=1e-4
         Relative gap at which a model counts as optimal.
     time_limit : float, optional

@@ -44,8 +44,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
     solver : str or Solver, default="auto"
         The method: a name in `diht.solvers.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
-        Whether, after the fast phase, to branch and bound until the gap is within `tol` or `time_limit` is reached; for the
-        solvers "auto" and "branch".
+        Whether to branch and bound until the gap is within `tol` or `time_limit` is reached, and not only within the budget of
+        the default; for the solvers "auto" and "branch".
     fit_intercept : bool, default=True
         Whether to fit an intercept, which is neither penalised nor counted.
     standardize : bool, default=True

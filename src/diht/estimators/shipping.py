@@ -34,8 +34,9 @@ _TYPES = """
     estimators.cross_validation.SparseRegressorCV estimators.cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
     bounds.duality.Bound bounds.duality.BoundWithoutProof bounds.duality.Screening bounds.shift.ShiftedBound
+    bounds.shift.ShiftedPoint
     bounds.rule.Rule bounds.rule.SparseVector relaxation.smoothing.Central relaxation.smoothing.Moreau
-    solvers.sweep.WiderBound solvers.branch.TreeBound solvers.branch.Leaf solvers.empty_columns.PaddedBound
+    solvers.sweep.WiderBound solvers.tree.TreeBound solvers.tree.Leaf solvers.empty_columns.PaddedBound
     solvers.sufficient.CondensedBound
     estimators.path.Path estimators.path.PathPoint constraints.base.Cardinality constraints.base.Node constraints.groups.Structured
     persistence.model.SavedModel persistence.model.Structure persistence.model.Equation persistence.model.Figures

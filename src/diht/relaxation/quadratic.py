@@ -43,6 +43,7 @@ LARGEST_SYSTEM = 1500  # features up to which Newton's equations are solved
 STALLED = 1000  # proximal steps in which the gap has not halved: rounding prevents progress
 CHECK = 10  # proximal steps between two looks at the gap
 FEWEST_STEPS = 30  # before an interior point method is thought of
+CALLS = 4e6  # operations that the calls of an interior point method are worth
 FREE = 1e6  # operations of Newton's method that need no reason
 REMOVALS = 4
 HALVINGS = 3  # of a Newton step
@@ -52,7 +53,7 @@ PATIENCE_PER_FEATURE = 4  # or so many times the features: of many, numpy's step
 
 
 class Minimum(NamedTuple):
-    """What :func:`relax` has found: the relaxed value, the bound B(p), the safe bound; a curvature to begin with next time."""
+    """What :func:`relax` has found: the relaxed value, the bound B(p), the safe bound; a curvature to begin with, and steps."""
 
     value: float
     bound: float
@@ -100,7 +101,7 @@ class Minimiser:
     ) -> Minimum:
         """Minimise F from p, which is overwritten, and c with it; see :func:`relax`."""
         problem = (K, size, error, norm, state, m, k, lam, sigma)
-        few = steps_worth(len(p), min(self.rank, len(p)))
+        few = steps_worth(len(p), min(self.rank, len(p)), self.many)
         found = self.steps(problem, curvature, p, c, tol, cutoff, min(few, max_iter))
         if found.iterations < few or few >= max_iter:
             return found
@@ -108,7 +109,10 @@ class Minimiser:
         start = barrier_point(K, sigma, state, m, rho)
         if start is not None and objective(K, sigma, state, m, rho, start) < objective(K, sigma, state, m, rho, p):
             p[:] = start
-        return self.steps(problem, found.curvature, p, c, tol, cutoff, max_iter - few)
+        then = self.steps(problem, found.curvature, p, c, tol, cutoff, max_iter - few)
+        return then._replace(
+            iterations=then.iterations + 2 * few
+        )  # the method's own are worth as many as those before it
 
     def steps(
         self, problem: Quadratic, curvature: float, p: Vector, c: Vector, tol: float, cutoff: float, max_iter: int
@@ -129,9 +133,10 @@ class Minimiser:
         return found._replace(iterations=found.iterations + patience)
 
 
-def steps_worth(n: int, rank: int) -> int:
+def steps_worth(n: int, rank: int, compiled: bool = False) -> int:
     """How many steps cost as much as an interior point method; its operations are those of products of matrices, and fast."""
-    return max(int(barrier_operations(n, rank) / 4.0 / (n * n + 1e5)), FEWEST_STEPS)
+    method = barrier_operations(n, rank) / 4.0
+    return max(int((method + CALLS) / (n * n + 1e3) if compiled else method / (n * n + 1e5)), FEWEST_STEPS)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -361,7 +366,8 @@ def relax(
         theta = proximal_step(y, cy, 1.0 / curvature, rho / curvature, state, m, theta, p, pattern, work)
         last = correlate(K, sigma, p, c)
         moved, bent, against = progress(p, c, y, cy, old)
-        if moved > 0.0 and bent > curvature * moved * (1.0 + 1e-9):  # the curvature was too small: once more
+        too_far = moved > 0.0 and bent > curvature * moved * (1.0 + 1e-9)
+        if too_far and iterations < max_iter:  # the curvature was too small: once more
             curvature = max(1.2 * curvature, min(1.02 * bent / moved, 4.0 * curvature))
             continue
         wait -= 1

@@ -40,7 +40,7 @@ class Pool:
         Of the margins those of the best model are kept.
         """
         objective = fit.objective
-        if not isfinite(objective) or (len(self) == self.capacity and objective > self._models[-1].objective):
+        if not isfinite(objective) or objective > self.worst:
             return False
         used = fit.values != 0.0
         new = replace(fit, support=fit.support[used], values=fit.values[used])
@@ -53,6 +53,11 @@ class Pool:
         ranked = sorted([*self._models, new], key=_rank)[: self.capacity]
         self._models = [ranked[0], *(fit if fit.u is None else replace(fit, u=None) for fit in ranked[1:])]
         return objective < best
+
+    @property
+    def worst(self) -> float:
+        """The objective that a further model must not exceed: that of the last one, if there is no room for more."""
+        return self._models[-1].objective if len(self) == self.capacity else inf
 
     @property
     def best(self) -> Fit | None:

@@ -14,6 +14,7 @@ from diht.bounds.duality import Bound, dual_from_primal, feasible
 from diht.fit import Fit
 from diht.problem import Problem
 from diht.refit import never
+from diht.result import Status
 from diht.samples import Intercept, Rows
 from diht.search.pool import Pool
 
@@ -157,6 +158,10 @@ class Solver(ABC):
     def finished(self, state: Any) -> bool:
         """Tell whether further steps would change nothing."""
         return False
+
+    def ending(self, state: Any) -> Status:
+        """Tell why a method ended that is finished with the gap open."""
+        return Status.STALLED
 
     def at_limit(self, state: Any) -> bool:
         """Tell whether a limit among the method's own settings was reached."""

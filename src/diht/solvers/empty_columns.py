@@ -56,6 +56,11 @@ class PaddedBound(Bound):
         """Take a bound on the problem of some features."""
         return cls(origin.value, origin.alpha, origin.rounding, origin, features, empty)
 
+    @property
+    def screened_rounding(self) -> float:
+        """That of the other problem."""
+        return self.origin.screened_rounding
+
     def renewed(self, problem: Problem) -> Bound:
         """Compute the bound on the smaller problem again, if all columns outside of it are empty here."""
         if not _holds_all(problem, self.features, self.empty):

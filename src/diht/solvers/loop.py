@@ -67,7 +67,8 @@ def solve(
         What to solve.
     solver : str or Solver
         "auto", the name of a method, or a method with its settings, such as ``SDIHT(blocks=20)``. "auto" solves the
-        relaxation, rounds it, repairs the support by swaps and proves how good the result is; it does not branch.
+        relaxation, rounds it, repairs the support by swaps, proves how good the result is, and branches within a budget of
+        operations, the same everywhere; "branch" goes on to the end.
     start : Result, Start, array of coefficients, or None
         Where to begin: an earlier result, a model, a dual point. `BranchAndBound` goes on with the tree of an earlier result.
     tol : float
@@ -258,6 +259,8 @@ class _Loop:
             if status is None:
                 stuck = self.since_progress >= _FEW and t - self.progress_at >= method.patience * epoch
                 status = self.ended(at_limit, ending, finished or stuck)
+                if finished and status is Status.STALLED:
+                    status = method.ending(state)
         return self.result(status, t, state)
 
     def next_look(self, t: int, epoch: int) -> int:

@@ -91,6 +91,11 @@ class WiderBound(Bound):
     def _wider(self, problem: Problem) -> Problem:
         return problem.replaced(constraint=problem.constraint.allowing(self.k), lam=self.lam)
 
+    @property
+    def screened_rounding(self) -> float:
+        """That of the other problem."""
+        return self.origin.screened_rounding
+
     def renewed(self, problem: Problem) -> Bound:
         """Compute the bound on the other problem again, if that is one on this."""
         most = problem.constraint.choices(problem.shape[1])
@@ -268,7 +273,7 @@ def solve_path(
         Ascending, without repetition.
     solver, tol, random_state
         As in `solve`. "auto" is itself at the first point, the largest k and lam, and goes on from neighbour to neighbour with
-        shorter searches; any other method runs at every point, starting from the neighbour.
+        shorter searches, without branching; any other method runs at every point, starting from the neighbour.
     time_limit : float, optional
         Limit on the seconds of all, shared evenly among what is left to do.
     tell : callable, optional
@@ -281,6 +286,8 @@ def solve_path(
         Results by (k, lam). Neither objectives nor lower bounds rise with k, nor fall with lam.
     """
     method, tell = as_solver(solver, random_state), tell or (lambda *_: False)
+    if isinstance(method, Auto):
+        method = replace(method, branching=False)
     least = problem.replaced(lam=lams[0])
     table = condensed(least, tol) if method.sums_suffice else None
     if table is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
 
@@ -13,10 +13,12 @@ from diht.fit import Fit
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem
 from diht.refit import never, refit
+from diht.result import Status
 from diht.search.pool import Pool
 from diht.solvers.auto.profile import USEFUL
 from diht.solvers.auto.stages import (
     Beginning,
+    Branching,
     Continuation,
     DualRounding,
     EarlyShift,
@@ -32,6 +34,7 @@ from diht.solvers.auto.stages import (
     Stage,
     SwapOptimality,
     Swaps,
+    is_spent,
 )
 from diht.solvers.auto.state import REFIT, AutoState
 from diht.solvers.base import Point, Solver, Start
@@ -54,6 +57,7 @@ STAGES: tuple[Stage, ...] = (
     Reselection(),  # forward selection for losses other than the squared one,
     Perturbation(),  # and restarts without a few features of the incumbent
     SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
+    Branching(),  # a search tree within a budget
 )
 
 _EXACT_REFIT = 1e9  # operations of a Hessian up to which the last refit goes as far as float64 can
@@ -67,9 +71,12 @@ class Auto(Solver):
     ----------
     random_state : int
         Seed of all that is random.
+    branching : bool
+        Whether to branch, within a budget of operations.
     """
 
     random_state: int = 0
+    branching: bool = field(default=True, kw_only=True, repr=False)
 
     sums_suffice: ClassVar[bool] = True
     stages: ClassVar[tuple[Stage, ...]] = STAGES
@@ -82,9 +89,9 @@ class Auto(Solver):
         return state
 
     def _solved(self, stop: Callable[[], bool], problem: Problem) -> AutoState:
-        """Go through all stages but the last proof on another problem, unless the time is up."""
-        state = AutoState(problem, Start(stop=stop), self.random_state)
-        stages = tuple(stage for stage in self.stages if not isinstance(stage, SwapOptimality))
+        """Go through all stages but the last proofs on another problem, unless the time is up."""
+        state, proofs = AutoState(problem, Start(stop=stop), self.random_state), (SwapOptimality, Branching)
+        stages = tuple(stage for stage in self.stages if not isinstance(stage, proofs))
         with blas_threads(problem.design.long_products):
             for _ in _through(stages, state):
                 if stop():
@@ -92,7 +99,7 @@ class Auto(Solver):
         return state
 
     def _work(self, state: AutoState) -> Iterator[None]:
-        return _through(self.stages, state)
+        return _through((stage for stage in self.stages if self.branching or not isinstance(stage, Branching)), state)
 
     def first(self, problem: Problem, state: AutoState, start: Start) -> Point:
         """Return the start, which the first piece of the work has evaluated."""
@@ -105,19 +112,27 @@ class Auto(Solver):
     def observe(self, problem: Problem, state: AutoState) -> Point:
         """Return the best model so far and the best bound."""
         assert state.bound is not None
-        return Point(state.best, state.bound.alpha, bound=state.bound)
+        n_open = None if state.tree is None else len(state.tree.open)
+        return Point(state.best, state.bound.alpha, bound=state.bound, n_open=n_open)
 
     def finished(self, state: AutoState) -> bool:
         """Tell whether all is done."""
         return state.done
+
+    def ending(self, state: AutoState) -> Status:
+        """Tell whether the budget of the search tree was used up."""
+        return Status.NODE_LIMIT if state.tree is not None and is_spent(state.tree) else Status.STALLED
 
     def pool(self, state: AutoState) -> Pool:
         """Return the models that came closest to the best."""
         return state.pool
 
     def swap_optimal(self, state: AutoState) -> bool | float:
-        """Tell whether a swap could improve the best model, or by how much at most."""
-        return state.swap_optimal
+        """Tell whether a swap could improve the best model, or by how much at most: by no more than the gap."""
+        left = state.swap_optimal
+        if isinstance(left, bool):
+            return left
+        return min(left, state.gap) if state.is_open else True
 
     def larger_ridges(self, state: AutoState) -> tuple[tuple[float, float], ...]:
         """Return what the relaxations for larger ridges proved."""

@@ -8,6 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from diht.problem import Problem
+from diht.relaxation.engines import newton_pays
+from diht.relaxation.gram import can_shift
 
 __all__ = ["MANY", "MOST_SHIFTED", "PROGRESS", "USEFUL", "Profile"]
 
@@ -18,6 +20,10 @@ MOST_SHIFTED = 6000  # features whose Gram matrix is formed for a shift: more ta
 
 _SMALL = 2e6  # entries of X up to which every start is searched; beyond, only those near to the incumbent
 _ROWS_EACH, _MANY_ENTRIES = 200, 4e6  # rows for each column, and entries of X, from which on some rows are solved first
+_MOST_BRANCHED = 1000  # features of the squared loss up to which auto branches
+_CHEAP_NODE = (
+    1e7  # multiplications of a Hessian up to which it branches for other losses: a node takes some ten of them
+)
 _CHEAP_RIDGE = 1e8  # operations of a ridge regression up to which it comes first: milliseconds
 _MOST_GREEDY = 50  # features up to which a model is grown one by one: more take long, and early choices mislead
 _FEW = 10  # features of a model that is grown in less time than a relaxation for a larger ridge takes
@@ -48,15 +54,30 @@ class Profile:
         return n >= _ROWS_EACH * (d + 1) and float(n) * d >= _MANY_ENTRIES
 
     @property
-    def is_shiftable(self) -> bool:
-        """Whether curvature may be moved into the ridge: the squared loss with a plain constraint."""
+    def is_quadratic(self) -> bool:
+        """Whether the objective of every support is known from a Gram matrix: the squared loss with a plain constraint."""
         return self.problem.loss.is_squared_error and self.problem.constraint.is_plain
+
+    @property
+    def is_shiftable(self) -> bool:
+        """Whether curvature may be moved into the ridge: the squared loss, of few features where there are groups or signs."""
+        return can_shift(self.problem)
 
     @property
     def is_tall(self) -> bool:
         """Whether there are more samples than features, so that a shift is likely to be positive without screening."""
         n, d = self.problem.shape
         return d < min(n, MOST_SHIFTED)
+
+    @property
+    def is_branchable(self) -> bool:
+        """Whether a node of a search tree takes so little that a budget holds many of them."""
+        problem, d = self.problem, self.problem.shape[1]
+        if self.is_quadratic:
+            return d <= _MOST_BRANCHED
+        return (
+            problem.constraint.is_count and newton_pays(problem, d) and problem.design.dense_gram_cost(d) <= _CHEAP_NODE
+        )
 
     @property
     def has_cheap_ridge(self) -> bool:

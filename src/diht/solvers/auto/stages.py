@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import upper_bound
-from diht.bounds.shift import in_play, others, problem_gram, smallest_eigenvalue
+from diht.bounds.shift import in_play, is_shifted, others, problem_gram, shifted_ridges
 from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
@@ -20,9 +20,11 @@ from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.auto.state import LOOSE, PERTURBATIONS, REFIT, SEARCH_READS, AutoState
 from diht.solvers.base import Start
 from diht.solvers.relaxed import Relaxed
+from diht.solvers.tree import Tree, plant
 
 __all__ = [
     "Beginning",
+    "Branching",
     "Continuation",
     "DualRounding",
     "EarlyShift",
@@ -38,6 +40,7 @@ __all__ = [
     "Stage",
     "SwapOptimality",
     "Swaps",
+    "is_spent",
     "shifts",
 ]
 
@@ -50,8 +53,15 @@ _FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give furthe
 _MOST_STEPS, _MOST_READS = 30, 30.0  # on each of them, and of an X that is not small
 _PROMISING = 0.01  # relative distance to the best objective at which a start in a large X is searched
 _SHIFT_ACCURACY = 1e-7
+_FEW = (
+    300  # features up to which a shift that is the same for all is tried as well: now and then it proves a little more
+)
 _SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, and for each column
 _SAMPLED_MODELS = 3  # of theirs that are fitted to all rows
+_BUDGET = 3e9  # operations of a search tree: about three seconds
+# Looks at the progress come after this share of them and after each doubling. Unless so many of its nodes are closed, the tree will
+# not end in time: at the first looks only where the relative gap is wide.
+_FIRST_LOOK, _SURE_LOOK, _CLOSED_SHARE, _WIDE = 1.0 / 64.0, 1.0 / 16.0, 0.03, 0.2
 _MOST_REMOVED = 3  # features that a perturbation forbids
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
@@ -269,13 +279,15 @@ def shifts(state: AutoState, gram: Callable[[Problem, Indices], Gram] = problem_
             return
         most = PROGRESS * len(features)
         known = gram(problem, features)
-        sigma = smallest_eigenvalue(problem, features, known)
-        if sigma == 0.0:
+        origin, solved = bound if len(others(problem, features)) else None, None
+        for alike in (False, True) if len(features) <= _FEW else (False,):
+            ridges = shifted_ridges(problem, features, known, alike=alike)
+            if is_shifted(problem, ridges):
+                relaxation = GramRelaxation(problem, features, ridges, known)
+                solved = relaxation.solve(p0=best.w if solved is None else solved.p, tol=_SHIFT_ACCURACY)
+                state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
+        if solved is None:
             return
-        relaxation = GramRelaxation(problem, features, sigma, known)
-        solved = relaxation.solve(p0=best.w, tol=_SHIFT_ACCURACY)
-        origin = bound if len(others(problem, features)) else None
-        state.prove(relaxation.certified(solved.p, ceiling=ceiling, origin=origin))
         yield solved.p
 
 
@@ -316,7 +328,7 @@ class LargerRidge(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.is_shiftable and profile.is_small and profile.has_negligible_ridge
+        return profile.is_quadratic and profile.is_small and profile.has_negligible_ridge
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
@@ -353,7 +365,7 @@ class Perturbation(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.is_small and not profile.is_shiftable
+        return profile.is_small and not profile.is_quadratic
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
@@ -380,3 +392,40 @@ class SwapOptimality(Stage):
         """Improve the incumbent or the bound."""
         state.settle()
         yield
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The search tree
+
+
+class Branching(Stage):
+    """Branch and bound within a budget of operations, the same whatever the clock and the number of threads.
+
+    Of a tree that can be closed some nodes are closed early, well before the least bound has risen much. Where hardly any are, the
+    search ends after a small part of the budget.
+    """
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.is_branchable
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        tree = state.tree = plant(state.problem, state.pool, state.proved, state.stop)
+        look = _FIRST_LOOK * _BUDGET
+        while tree.open and not is_spent(tree) and not state.stop():
+            state.prove(tree.bound())
+            yield
+            if tree.operations >= look:
+                sure = tree.operations >= _SURE_LOOK * _BUDGET or state.exceeds(_WIDE)
+                if sure and len(tree.closed) < _CLOSED_SHARE * tree.solved:
+                    return
+                look = 2.0 * tree.operations
+            tree.step()
+        state.prove(tree.bound())
+        yield
+
+
+def is_spent(tree: Tree) -> bool:
+    """Whether a tree has open nodes and no budget left."""
+    return bool(tree.open) and tree.operations >= _BUDGET

@@ -21,16 +21,14 @@ from diht.search.swaps import swap_search
 from diht.solvers.auto.profile import MANY, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.base import Start
+from diht.solvers.tree import CLOSED, Tree
 
-__all__ = ["CLOSED", "LOOSE", "PERTURBATIONS", "REFIT", "SEARCH_READS", "AutoState", "Budget"]
+__all__ = ["LOOSE", "PERTURBATIONS", "REFIT", "SEARCH_READS", "AutoState", "Budget"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 LOOSE = 1e-3  # relative gap above which further starts are tried, and models of many features are searched
-CLOSED = (
-    1e-9  # relative gap, of a solve or of a node of a tree, at which nothing better can be found, or more be proved
-)
 PERTURBATIONS = 20  # perturbations in a row without a better model after which a search ends
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
@@ -80,6 +78,7 @@ class AutoState:
     solve_part: Callable[[Problem], AutoState] | None = None  # all stages on another problem
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
+    tree: Tree | None = None  # of the nodes that the budget allows
     larger_ridges: list[tuple[float, float]] = field(default_factory=list)  # (e, B): a bound B for a ridge larger by e
     refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
 
@@ -107,6 +106,12 @@ class AutoState:
         """The incumbent."""
         assert self.pool.best is not None
         return self.pool.best
+
+    @property
+    def proved(self) -> Bound:
+        """The best bound so far."""
+        assert self.bound is not None
+        return self.bound
 
     @property
     def objective(self) -> float:
