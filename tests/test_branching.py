@@ -133,3 +133,23 @@ def test_no_branching_on_demand() -> None:
     result = solve(problem, Auto(branching=False))
     assert result.status is Status.STALLED
     assert result.lower_bound < solve(problem).lower_bound
+
+
+def wide(lam: float) -> Problem:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((200, 1200))
+    return Problem(X, X[:, :4].sum(axis=1) + rng.standard_normal(200), Squared(), 4, lam, n_threads=1)
+
+
+def test_many_features_are_branched_on_where_the_gap_is_not_wide() -> None:
+    loose = solve(wide(0.15), Auto(branching=False))
+    assert 1e-3 < loose.certificate.relative_gap < 0.2
+    assert solve(wide(0.15)).status is Status.OPTIMAL
+
+
+def test_many_features_are_left_where_the_gap_is_wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    planted: list[Problem] = []
+    monkeypatch.setattr(stages, "plant", lambda problem, *_: planted.append(problem))
+    result = solve(wide(1e-3))
+    assert result.certificate.relative_gap > 0.2
+    assert not planted

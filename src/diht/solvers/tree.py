@@ -56,6 +56,7 @@ _TOLERABLE, _ROUNDED = 1e-4, 1e-12
 _CLEAR, _NEGLIGIBLE = 2e-11, 1e-3  # share of a bound, or of its distance to the best objective, that rounding may take
 _RENEWED = 300  # features up to which a node finds ridges of its own: a few factorisations of their Gram matrix
 _MOST_STEPS = 100
+_READS = 4.0  # of X, about, by a node whose working set is not all of it
 _WHOLE = 1e-9  # a share of a place that differs from 0 or 1 by less counts as none, or all of it
 _BATCH = 16  # nodes that are split in one step, however many threads there are
 # Operations of a node, about as many as take a nanosecond each: of any, of a proximal step by numpy besides its product, of a bound
@@ -157,14 +158,16 @@ class TreeBound(Bound):
 
     def screening(self, problem: Problem) -> Screening:
         """Bound the models without, and with, each feature by the leaves that hold them."""
-        d = problem.shape[1]
-        without, within = np.full(d, self.ceiling), np.full(d, self.ceiling)
+        d, features, closure = problem.shape[1], self.features, problem.constraint.closure
+        least = min(self.ceiling, *(leaf.bound for leaf in self.leaves))
+        without, within = np.full(d, least), np.full(d, least)
+        within[others(problem, features)] = self.ceiling
+        lacked, held = np.full(len(features), self.ceiling), np.full(len(features), self.ceiling)
         for leaf in self.leaves:
-            lacking, holding = np.ones(d, dtype=bool), np.ones(d, dtype=bool)
-            lacking[problem.constraint.closure(leaf.inside)] = holding[problem.constraint.closure(leaf.outside)] = False
-            np.minimum(without, leaf.bound, out=without, where=lacking)
-            np.minimum(within, leaf.bound, out=within, where=holding)
-        within[others(problem, self.features)] = self.ceiling
+            lacking, holding = ~np.isin(features, closure(leaf.inside)), ~np.isin(features, closure(leaf.outside))
+            np.minimum(lacked, leaf.bound, out=lacked, where=lacking)
+            np.minimum(held, leaf.bound, out=held, where=holding)
+        without[features], within[features] = lacked, held
         return Screening(without, within).merged(self.root.screening(problem)).above(self.value)
 
 
@@ -373,10 +376,11 @@ class GramNodes(Nodes):
         solved = relaxation.solve(constraint, w.dense, tol=_ACCURACY, cutoff=objective)
         rounding, p = solved.bound - solved.safe, SparseVector.of(solved.p)
         proved = Proved(solved.safe, rounding)
-        left, n = objective - solved.safe, float(len(relaxation.features))
+        left, n = objective - solved.safe, float(len(relaxation.gram.features))
         clear = rounding <= max(_CLEAR * solved.safe, _NEGLIGIBLE * abs(left))
         operations = _EACH_NODE + solved.iterations * (n**2 + (0.0 if self.many else _NUMPY_STEP))
         operations += 0.0 if own is None else n**3
+        operations += 0.0 if relaxation.is_full else _READS * relaxation.problem.design.entries()
         operations += 0.0 if constraint.is_plain else _GROUPED * _NEWTON_STEP
         if not (solved.safe > 0.0 and clear):
             proved, operations = relaxation.node_bound(solved.p, constraint), operations + _PRECISE

@@ -20,10 +20,9 @@ MOST_SHIFTED = 6000  # features whose Gram matrix is formed for a shift: more ta
 
 _SMALL = 2e6  # entries of X up to which every start is searched; beyond, only those near to the incumbent
 _ROWS_EACH, _MANY_ENTRIES = 200, 4e6  # rows for each column, and entries of X, from which on some rows are solved first
-_MOST_BRANCHED = 1000  # features of the squared loss up to which auto branches
-_CHEAP_NODE = (
-    1e7  # multiplications of a Hessian up to which it branches for other losses: a node takes some ten of them
-)
+# Under the squared loss auto branches up to so many features in play where the gap is wide, and so many multiplications of their
+# Gram matrix; under other losses up to so many multiplications of a Hessian, of which a node takes some ten.
+_FEW_BRANCHED, _CHEAP_GRAM, _CHEAP_NODE = 1000, 1e11, 1e7
 _CHEAP_RIDGE = 1e8  # operations of a ridge regression up to which it comes first: milliseconds
 _MOST_GREEDY = 50  # features up to which a model is grown one by one: more take long, and early choices mislead
 _FEW = 10  # features of a model that is grown in less time than a relaxation for a larger ridge takes
@@ -69,15 +68,13 @@ class Profile:
         n, d = self.problem.shape
         return d < min(n, MOST_SHIFTED)
 
-    @property
-    def is_branchable(self) -> bool:
-        """Whether a node of a search tree takes so little that a budget holds many of them."""
-        problem, d = self.problem, self.problem.shape[1]
+    def is_branchable(self, n_features: int, is_wide: bool) -> bool:
+        """Whether nodes of so many features in play take so little that a budget may hold those that close the gap."""
+        problem = self.problem
+        cost = problem.design.dense_gram_cost(n_features)
         if self.is_quadratic:
-            return d <= _MOST_BRANCHED
-        return (
-            problem.constraint.is_count and newton_pays(problem, d) and problem.design.dense_gram_cost(d) <= _CHEAP_NODE
-        )
+            return n_features <= (_FEW_BRANCHED if is_wide else MOST_SHIFTED) and cost <= _CHEAP_GRAM
+        return problem.constraint.is_count and newton_pays(problem, n_features) and cost <= _CHEAP_NODE
 
     @property
     def has_cheap_ridge(self) -> bool:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.bounds.duality import upper_bound
-from diht.bounds.shift import in_play, is_shifted, others, problem_gram, shifted_ridges
+from diht.bounds.shift import is_shifted, others, problem_gram, shifted_ridges
 from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
@@ -272,9 +271,8 @@ def shifts(state: AutoState, gram: Callable[[Problem, Indices], Gram] = problem_
     """Prove bounds of shifted relaxations, each on the features that the last one leaves in play; yield their models."""
     problem, most = state.problem, float(min(MOST_SHIFTED, state.problem.shape[0]))
     while state.is_open:
-        best, bound = state.best, state.bound
-        assert bound is not None
-        features, ceiling = in_play(problem, bound.screening(problem), upper_bound(problem, best.w, best.b))
+        best, bound = state.best, state.proved
+        features, ceiling = state.in_play()
         if not 0 < len(features) <= most:
             return
         most = PROGRESS * len(features)
@@ -407,10 +405,12 @@ class Branching(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.is_branchable
+        return profile.is_branchable(1, False)
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
+        if not state.profile.is_branchable(len(state.in_play()[0]), state.exceeds(_WIDE)):
+            return
         tree = state.tree = plant(state.problem, state.pool, state.proved, state.stop)
         look = _FIRST_LOOK * _BUDGET
         while tree.open and not is_spent(tree) and not state.stop():

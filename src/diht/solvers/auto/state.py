@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, dual_from_primal, lower_bound, upper_bound
+from diht.bounds.shift import in_play
 from diht.fit import Fit
 from diht.problem import Problem
 from diht.refit import refit
@@ -217,6 +218,11 @@ class AutoState:
         nothing = np.empty(0, dtype=np.int64)
         self.swap(self.problem, nothing, None, b, 0, self.budget.within(SEARCH_READS))
         self.descended.add(self.best.support.tobytes())
+
+    def in_play(self) -> tuple[Indices, float]:
+        """Return the features that a better model may use, and what any other costs at least."""
+        attained = upper_bound(self.problem, self.best.w, self.best.b)
+        return in_play(self.problem, self.proved.screening(self.problem), attained)
 
     def screened(self) -> Problem | None:
         """The problem with what screening decides taken as decided; None where that is everything."""
