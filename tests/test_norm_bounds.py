@@ -17,6 +17,7 @@ from diht import Problem, SparseClassifier, SparseRegressor, norm_certificate, s
 from diht.bounds.duality import primal
 from diht.losses import Loss, Squared
 from diht.persistence.model import read_model
+from diht.solvers.auto import stages
 from oracle import small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -85,8 +86,22 @@ def test_more_ridges_prove_more_and_nothing_false(loss: Loss) -> None:
     problem = Problem(X, y, loss, 2, 1e-3, fit_intercept=True)
     result = solve(problem)
     for factor in (1.0, 1.2):
-        before, after = result.certificate.for_norm(factor), norm_certificate(problem, result, factor).for_norm(factor)
-        assert before.lower_bound <= after.lower_bound <= least_within(problem, after.radius, 2) * (1 + 1e-9)
+        before, least = result.certificate.for_norm(factor), None
+        for exact in (False, True):
+            after = norm_certificate(problem, result, factor, exact=exact).for_norm(factor)
+            least = least_within(problem, after.radius, 2) if least is None else least
+            assert before.lower_bound <= after.lower_bound <= least * (1 + 1e-9)
+
+
+def test_branching_for_larger_ridges_proves_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stages, "_BUDGET", 0.0)  # of trees within auto
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 120))
+    y = X[:, :5].sum(axis=1) + 0.5 * rng.standard_normal(60)
+    problem = Problem(X, y / y.std(), Squared(), 5, 0.01, n_threads=1)
+    result = solve(problem)
+    quick, exact = norm_certificate(problem, result, 1.05), norm_certificate(problem, result, 1.05, exact=True)
+    assert exact.for_norm(1.05).relative_gap < quick.for_norm(1.05).relative_gap
 
 
 @pytest.mark.parametrize("factor", [0.99, -1.0, np.nan, np.inf, "1", True, None])

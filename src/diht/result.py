@@ -334,7 +334,7 @@ class NormBound:
         """Take the best of the bounds of larger ridges, and that of all models; see `Certificate.for_norm`."""
         if isinstance(factor, bool) or not isinstance(factor, Real) or not 1.0 <= factor < np.inf:
             raise ValueError(f"factor must be a number, 1 or more, got {factor!r}")
-        radius = float(factor) * norm * (1.0 + 4.0 * _U)
+        radius = float(float(factor) * norm * (1.0 + 4.0 * _U))
         bounds = [(B, 0.5 * e * radius * radius) for e, B in larger_ridges if radius < np.inf]
         lowered = [B - less - 8.0 * _U * (abs(B) + less) for B, less in bounds]
         return cls(float(factor), radius, objective, float(max([of_all, *lowered])), of_all)

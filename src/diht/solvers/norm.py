@@ -22,7 +22,7 @@ _REFINEMENTS = 4  # ridges between the best one and its neighbours
 
 
 def norm_certificate(
-    problem: Problem, result: Result, factor: float = 1.0, *, time_limit: float | None = None
+    problem: Problem, result: Result, factor: float = 1.0, *, exact: bool = False, time_limit: float | None = None
 ) -> Certificate:
     """Prove more of the models that are no larger than a multiple of a found one.
 
@@ -33,6 +33,8 @@ def norm_certificate(
         An answer to it.
     factor : float
         The multiple of the norm of its penalised coefficients, one or more, for which the ridges are chosen.
+    exact : bool
+        Whether the ridges next to the best one are solved by branch and bound to the end, or as far as the time goes.
     time_limit : float, optional
         Seconds.
 
@@ -55,12 +57,16 @@ def norm_certificate(
     certificate = result.certificate
     radius, begun = certificate.for_norm(factor).radius, perf_counter()
     tried = {problem.lam: certificate.lower_bound}  # for each ridge, the bound of the models within the radius
-    for _ in range(len(_MULTIPLES) + _REFINEMENTS):
+    for trial in range(len(_MULTIPLES) + _REFINEMENTS):
+        refined = trial >= len(_MULTIPLES)
         left = None if time_limit is None else time_limit - (perf_counter() - begun)
         if left is not None and left <= 0.0:
             break
-        lam = _next(problem.lam, tried)
-        proved, e = solve(problem.replaced(lam=lam), start=result, time_limit=left).lower_bound, lam - problem.lam
+        if left is not None and refined:
+            left /= len(_MULTIPLES) + _REFINEMENTS - trial  # a tree may take all it gets
+        lam, method = _next(problem.lam, tried), "branch" if exact and refined else "auto"
+        proved = solve(problem.replaced(lam=lam), method, start=result, time_limit=left).lower_bound
+        e = lam - problem.lam
         tried[lam] = proved - 0.5 * e * radius**2
         certificate = replace(certificate, larger_ridges=(*certificate.larger_ridges, (e, proved)))
     return certificate
