@@ -24,7 +24,8 @@ from sklearn.feature_selection import RFE, SelectKBest, SequentialFeatureSelecto
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from diht import Problem, certify, solve
+from diht import Problem, certify, near_optimal, solve
+from diht.estimators.near import NearOptimal
 from diht.losses import Logistic
 from diht.result import Result, rounded_up
 from diht.solvers import Auto
@@ -69,6 +70,13 @@ def problem(lam: float = LAM, k: int = K) -> Problem:
 def solved(exact: bool = False, lam: float = LAM, k: int = K) -> Result:
     """The result of an exact solve, or of the default before it branches."""
     return solve(problem(lam, k), "branch" if exact else Auto(branching=False), tol=1e-6)
+
+
+@cache
+def near(epsilon: float) -> NearOptimal:
+    """All regressions with four features whose objectives are near the best."""
+    X, y, names = data()
+    return near_optimal(Problem(X, y, "squared", k=4, lam=1e-3, fit_intercept=True), epsilon, feature_names=names)
 
 
 def chosen_by_others() -> dict[str, np.ndarray]:
@@ -235,6 +243,22 @@ def near_ties() -> Figure:
     return drawn
 
 
+def frequencies() -> Figure:
+    """How often each feature is in a model that is nearly as good as the best."""
+    _, _, names = data()
+    drawn, (axes,) = figure(6.4)
+    widest = near(0.1).frequency
+    order = np.argsort(widest, kind="stable")[-16:]
+    rows = np.arange(len(order))
+    for epsilon, colour, height in ((0.1, SHADE, 0.8), (0.05, OTHER, 0.5), (0.01, MODEL, 0.2)):
+        label = f"within {100 * epsilon:g}%: {len(near(epsilon)):,} models"
+        axes.barh(rows, 100 * near(epsilon).frequency[order], color=colour, height=height, label=label)
+    axes.set_yticks(rows, [names[j] for j in order], fontsize=11)
+    axes.set(xlabel="% of the models with the feature", xlim=(0, 100), ylim=(-0.6, len(order) - 0.4))
+    axes.legend(loc="lower right")
+    return drawn
+
+
 def other_tools() -> Figure:
     """The features that other methods choose, each with its best coefficients."""
     found = {name: certify(problem(), support=support).objective for name, support in chosen_by_others().items()}
@@ -291,6 +315,7 @@ def numbers() -> dict[str, str]:
         "parts at lam = 0.1": fewer_than(n_parts(LAM, K)),
         "parts at lam = 0.001": fewer_than(n_parts(FEWEST, K)),
         "second best": f"{100 * ties[0]:.2f}%",
+        "near-optimal": " and ".join(f"{len(near(epsilon))} within {100 * epsilon:g}%" for epsilon in (0.05, 0.1)),
         "required": f"{len(fast.certificate.required)} features are required",
         "excluded": f"{len(fast.certificate.excluded)} are excluded",
         **{name: percent(certificate.relative_gap) for name, certificate in others.items()},
@@ -299,7 +324,7 @@ def numbers() -> dict[str, str]:
 
 FIGURE_OF: dict[str, Callable[[], Figure]] = {
     "bound": bound, "closing": closing, "small-lam": small_lam, "features": features, "near-ties": near_ties,
-    "other-tools": other_tools,
+    "frequencies": frequencies, "other-tools": other_tools,
 }  # fmt: skip
 
 

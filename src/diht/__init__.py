@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from diht.estimators import SparseClassifier, SparseRegressor
     from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
     from diht.estimators.inference import bootstrap, debiased, stability_selection
+    from diht.estimators.near import near_optimal
     from diht.estimators.path import sparse_path
     from diht.estimators.shipping import SKOPS_TRUSTED, load_model
     from diht.problem import Problem
@@ -36,6 +37,7 @@ __all__ = [
     "certify",
     "debiased",
     "load_model",
+    "near_optimal",
     "norm_certificate",
     "open_dataset",
     "solve",
@@ -55,6 +57,7 @@ _HOMES = {
     "certify": "diht.solvers.loop",
     "debiased": "diht.estimators.inference",
     "load_model": "diht.estimators.shipping",
+    "near_optimal": "diht.estimators.near",
     "norm_certificate": "diht.solvers.norm",
     "open_dataset": "diht.datasets.folder",
     "solve": "diht.solvers.loop",

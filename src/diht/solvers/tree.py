@@ -41,7 +41,7 @@ from diht.search.pool import Pool
 from diht.solvers.base import Start
 from diht.solvers.relaxed import Relaxed
 
-__all__ = ["CLOSED", "Leaf", "Tree", "TreeBound", "plant", "restored"]
+__all__ = ["CLOSED", "Leaf", "Part", "Tree", "TreeBound", "plant", "restored", "workers_for"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -103,7 +103,7 @@ class Leaf:
     def __lt__(self, other: Leaf) -> bool:
         return self.bound < other.bound
 
-    def children(self) -> tuple[tuple[Leaf, Indices, Indices], ...]:
+    def children(self) -> tuple[Part, ...]:
         """The two parts: with the feature, and without; where nothing is undecided, the node itself, to be solved further."""
         if self.feature < 0:
             return ((self, self.inside, self.outside),)
@@ -326,6 +326,9 @@ def _covers(leaves: Sequence[Leaf], inside: set[int], outside: set[int]) -> bool
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Nodes
+
+
+Part: TypeAlias = tuple[Leaf, Indices, Indices]  # of a node: its parent, and what is decided of it
 
 
 class Solved(NamedTuple):
@@ -562,11 +565,11 @@ class Tree:
         while self.open and len(batch) < _BATCH:
             leaf = heapq.heappop(self.open)
             if self.is_closed(leaf):
-                self.closed.append(leaf)
+                self.close(leaf)
             else:
                 batch.append(leaf)
                 self.nbytes -= self.bytes_of(leaf)
-        children = [child for leaf in batch for child in leaf.children()]
+        children = [child for leaf in batch for child in self.split(leaf)]
         n = len(self.workers)
         dealt = [(worker, children[i::n]) for i, worker in enumerate(self.workers) if children[i::n]]
         if not dealt:
@@ -592,7 +595,7 @@ class Tree:
         """Whether a node holds nothing better than what is known, or all that it holds is known."""
         return leaf.exhausted or leaf.bound >= self.objective - CLOSED * abs(self.objective)
 
-    def solve_all(self, worker: Nodes, children: Sequence[tuple[Leaf, Indices, Indices]]) -> list[tuple[Leaf, float]]:
+    def solve_all(self, worker: Nodes, children: Sequence[Part]) -> list[tuple[Leaf, float]]:
         """Solve some nodes, one after the other."""
         return [self.solve(worker, *child) for child in children]
 
@@ -636,9 +639,17 @@ class Tree:
         """Put a leaf among the open ones, or the closed."""
         self.nbytes += self.bytes_of(leaf)
         if self.is_closed(leaf):
-            self.closed.append(leaf)
+            self.close(leaf)
         else:
             heapq.heappush(self.open, leaf)
+
+    def close(self, leaf: Leaf) -> None:
+        """Keep a leaf that will not be split: the bound rests on it."""
+        self.closed.append(leaf)
+
+    def split(self, leaf: Leaf) -> Sequence[Part]:
+        """The parts of a node."""
+        return leaf.children()
 
 
 def _undecided(constraint: Constraint, w: Vector, undecided: NDArray[np.bool_], shifted: bool) -> int:
@@ -665,7 +676,7 @@ def plant(problem: Problem, pool: Pool, root: Bound, stop: Callable[[], bool] = 
     assert best is not None
     attained = upper_bound(problem, best.w, best.b)
     features, ceiling = in_play(problem, root.screening(problem), attained)
-    ridges, workers, proof = _workers(problem, features, root)
+    ridges, workers, proof = workers_for(problem, features, root)
     nothing = np.empty(0, dtype=np.int64)
     tree = Tree(problem, root, features, ceiling, ridges, workers, pool, stop)
     first = Leaf(nothing, nothing, root.value, root.rounding, proof, SparseVector.of(best.w), feature=0)
@@ -675,14 +686,14 @@ def plant(problem: Problem, pool: Pool, root: Bound, stop: Callable[[], bool] = 
 
 def restored(problem: Problem, pool: Pool, known: TreeBound, stop: Callable[[], bool] = never) -> Tree:
     """Take up the tree of an earlier solve, whose bounds have been computed again."""
-    _, workers, _ = _workers(problem, known.features, known.root, known.ridges)
+    _, workers, _ = workers_for(problem, known.features, known.root, known.ridges)
     tree = Tree(problem, known.root, known.features, known.ceiling, known.ridges, workers, pool, stop)
     for leaf in known.leaves:
         tree.keep(tree.leaf(leaf.inside, leaf.outside, Proved(leaf.bound, leaf.rounding), leaf.proof, leaf.w))
     return tree
 
 
-def _workers(
+def workers_for(
     problem: Problem, features: Indices, root: Bound, ridges: Vector | None = None
 ) -> tuple[Vector, list[Nodes], Proof]:
     """One solver of nodes for each thread, the ridges that they use, and a first proof; known ridges are proved already."""
