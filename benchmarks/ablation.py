@@ -180,7 +180,7 @@ class Solved:
 
 def without(dropped: Stage | None) -> Auto:
     """The default method without a stage."""
-    stages = tuple(stage for stage in STAGES if stage is not dropped)
+    stages = tuple(stage for stage in STAGES if type(stage) is not type(dropped))  # other processes have copies
     return type("Without", (Auto,), {"stages": stages})()
 
 

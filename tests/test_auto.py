@@ -319,3 +319,13 @@ def test_a_hopeless_relaxation_of_a_large_problem_is_left(monkeypatch: pytest.Mo
 
     assert steps_of(small=True, hopeless=1.0) == steps_of(small=False, hopeless=0.0) > 1
     assert steps_of(small=False, hopeless=1.0) == 1
+
+
+@pytest.mark.parametrize("n", [399, 400, 401, 599, 601, 799, 800, 1300])
+def test_a_sample_of_the_rows_is_no_more_than_half_of_them(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diht.solvers.auto.profile._SAMPLE", 1)
+    monkeypatch.setattr("diht.solvers.auto.profile._MANY_ENTRIES", 1.0)
+    problem = drawn(Logistic(), n, 2, 1, 0.5, 2.0, 1e-2, 1)
+    result = solve(problem)
+    assert result.objective == pytest.approx(solve(problem, "branch", tol=1e-9).objective, rel=1e-9)
+    assert Profile(problem).has_many_rows == (n >= 800)

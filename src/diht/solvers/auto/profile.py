@@ -19,7 +19,8 @@ MANY = 1000  # features of a model from which on a refit takes long: it is rough
 MOST_SHIFTED = 6000  # features whose Gram matrix is formed for a shift: more take long, and gigabytes
 
 _SMALL = 2e6  # entries of X up to which every start is searched; beyond, only those near to the incumbent
-_ROWS_EACH, _MANY_ENTRIES = 200, 4e6  # rows for each column, and entries of X, from which on some rows are solved first
+_SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, at least, and for each column
+_MANY_ENTRIES = 4e6  # entries of X from which on they are, where they are no more than half of all
 # Under the squared loss auto branches up to so many features in play where the gap is wide, and so many multiplications of their
 # Gram matrix; under other losses up to so many multiplications of a Hessian, of which a node takes some ten.
 _FEW_BRANCHED, _CHEAP_GRAM, _CHEAP_NODE = 1000, 1e11, 1e7
@@ -50,7 +51,12 @@ class Profile:
     def has_many_rows(self) -> bool:
         """Whether some of the rows tell nearly as much as all, at a small part of their cost."""
         n, d = self.problem.shape
-        return n >= _ROWS_EACH * (d + 1) and float(n) * d >= _MANY_ENTRIES
+        return n >= 2 * self.sample_size and float(n) * d >= _MANY_ENTRIES
+
+    @property
+    def sample_size(self) -> int:
+        """How many rows tell so much."""
+        return max(_SAMPLE, _SAMPLE_EACH * self.problem.shape[1])
 
     @property
     def is_quadratic(self) -> bool:

@@ -55,7 +55,6 @@ _SHIFT_ACCURACY = 1e-7
 _FEW = (
     300  # features up to which a shift that is the same for all is tried as well: now and then it proves a little more
 )
-_SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, and for each column
 _SAMPLED_MODELS = 3  # of theirs that are fitted to all rows
 _BUDGET = 3e9  # operations of a search tree: about three seconds
 # Looks at the progress come after this share of them and after each doubling. Unless so many of its nodes are closed, the tree will
@@ -107,8 +106,8 @@ class RowSample(Stage):
         """Improve the incumbent or the bound."""
         assert state.solve_part is not None
         assert state.relaxation is not None
-        n_rows = max(_SAMPLE, _SAMPLE_EACH * state.problem.shape[1])
-        part = state.solve_part(state.problem.sampled(n_rows, np.random.default_rng(state.random_state)))
+        rng = np.random.default_rng(state.random_state)
+        part = state.solve_part(state.problem.sampled(state.profile.sample_size, rng))
         state.sampled = True
         for fit in list(part.pool)[:_SAMPLED_MODELS]:
             state.fit(fit.support, fit.w, fit.b)
