@@ -9,8 +9,7 @@ import pytest
 
 from diht import Problem, solve
 from diht.bounds.duality import dual_from_primal, lower_bound
-from diht.constraints.base import Cardinality
-from diht.constraints.groups import Structured
+from diht.constraints.groups import constrained
 from diht.losses import Multinomial
 from diht.refit import refit
 
@@ -108,7 +107,7 @@ def test_classes_with_signs_are_fitted_like_those_without(
 ) -> None:
     plain, fits = separable(scale, lam), []
     sign = np.array([[1, 1], [1, 1], [1, -1]], dtype=np.int8)
-    signed = plain.replaced(constraint=Structured(Cardinality(2), np.tile([0, 1], 3), sign.ravel()))
+    signed = plain.replaced(constraint=constrained(2, 2, sign=sign))
     assert _evaluations(monkeypatch, lambda: fits.append(refit(signed, np.arange(6)))) <= 110
     [fit] = fits
     assert fit.objective <= refit(plain, np.flatnonzero(fit.w)).objective * (1.0 + 1e-9)

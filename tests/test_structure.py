@@ -224,14 +224,14 @@ def test_the_value_is_that_of_the_nearest_model(kind: str) -> None:
         nearest, support = constraint.threshold(v)
         assert constraint.allows(nearest)
         assert constraint.value(v) == pytest.approx(2 * nearest @ v - nearest @ nearest)
-        assert constraint.value(v) == pytest.approx(constraint.opposite.value(-v))
+        assert constraint.value(v) == pytest.approx(constraint.times(-1.0).value(-v))
         other, _ = constraint.threshold(w)
         assert 2 * other @ v - other @ other <= constraint.value(v) + 1e-12
         again = nearest.copy()
         assert np.array_equal(constraint.rethreshold(w, again, support), constraint.select(w))
         assert np.array_equal(again, other)
         assert constraint.value(v + w) ** 0.5 <= constraint.value(v) ** 0.5 + constraint.value(w) ** 0.5 + 1e-12
-        assert constraint.value(v) <= constraint.unsigned.value(v) + 1e-12
+        assert constraint.value(v) <= constraint.unlimited.value(v) + 1e-12
         assert np.count_nonzero(nearest) <= constraint.size
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraints.base import Cardinality, Constraint, as_constraint
 from diht.constraints.groups import over_targets
+from diht.constraints.limits import Limits
 from diht.design import LARGEST, Design, affine, as_design
 from diht.design.gram import PreciseGram
 from diht.losses import Loss, Squared, as_loss
@@ -53,7 +54,8 @@ class Problem:
     fit_intercept : bool
         Whether the model has an intercept.
     scale : array of shape (d,), optional
-        The columns of X are divided by it (implicitly); the coefficients then belong to the scaled columns.
+        The columns of X are divided by it (implicitly); the coefficients then belong to the scaled columns. Limits of coefficients
+        are those of the columns of X.
     n_threads : int, optional
         Threads of the compiled kernels; None takes what the machine allows.
     offset : array of the shape of y, optional
@@ -64,6 +66,10 @@ class Problem:
     ----------
     samples : Samples
         The rows, with all that is as long as they are many.
+    constraint : Constraint
+        What a model may be, in terms of the scaled columns.
+    limits : Limits or None
+        Those of the coefficients of the columns of X.
     tail : array of shape (N,) or None
         What rounding has taken off the targets where an offset was subtracted from them.
     """
@@ -75,6 +81,7 @@ class Problem:
     fit_intercept: bool
     center: Vector | None = field(repr=False)
     scale: Vector | None = field(repr=False)
+    limits: Limits | None = field(repr=False)
     level: Any = field(repr=False)
     tail: Rows | None = field(repr=False)
     _memo: dict[str, Any] = field(repr=False)  # shared by all problems of the same data
@@ -128,6 +135,9 @@ class Problem:
         center, zeros = _center(design, s if offset is None else s / s.sum()) if fit_intercept else (None, None)
         if center is not None or q is not None:
             design = affine(design, center, q, zeros)
+        limits = constraint.limits
+        if q is not None:
+            constraint = constraint.times(np.tile(q, n_targets))
         samples: Samples = MemorySamples(design, y if n_targets == 1 else y[0], s)
         if n_targets > 1:
             samples = TargetSamples(samples, y, n_targets, loss.coupled)
@@ -140,6 +150,7 @@ class Problem:
             "fit_intercept": bool(fit_intercept),
             "center": center,
             "scale": q,
+            "limits": limits,
             "level": level,
             "tail": tail,
             "_memo": {},
@@ -175,7 +186,7 @@ class Problem:
     def replaced(self, *, constraint: Constraint | None = None, lam: float | None = None) -> Problem:
         """The same data under another constraint or ridge; nothing is checked or copied."""
         other = object.__new__(Problem)
-        for name in ("samples", "loss", "fit_intercept", "center", "scale", "level", "tail", "_memo"):
+        for name in ("samples", "loss", "fit_intercept", "center", "scale", "limits", "level", "tail", "_memo"):
             object.__setattr__(other, name, getattr(self, name))
         object.__setattr__(other, "constraint", self.constraint if constraint is None else constraint)
         object.__setattr__(other, "lam", self.lam if lam is None else lam)
@@ -206,6 +217,7 @@ class Problem:
         for name in ("center", "scale"):
             values = getattr(self, name)
             object.__setattr__(other, name, None if values is None else values[features])
+        object.__setattr__(other, "limits", None if self.limits is None else self.limits.of(features))
         return other
 
     @property
@@ -299,9 +311,14 @@ class Problem:
         held[suspects] = self.design.constants(suspects) != 0.0
         return np.flatnonzero(~held)
 
+    @cached_property
+    def pull_constraint(self) -> Constraint:
+        """The constraint on X'(s alpha) = -lam w: what a dual point's model follows from."""
+        return self.constraint.times(-self.lam)
+
     def _norm(self, v: Vector) -> float:
         largest = float(v.max())  # divided by it, no square underflows
-        return largest and largest * float(np.sqrt(self.constraint.unsigned.value(v / largest))) * (1.0 + 1e-9)
+        return largest and largest * float(np.sqrt(self.constraint.unlimited.value(v / largest))) * (1.0 + 1e-9)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -309,8 +326,10 @@ class Problem:
         return self.samples.design.data_dtype
 
     def coefficients_of(self, w: NDArray[Any]) -> NDArray[Any]:
-        """Coefficients of the columns of X, from those of the scaled columns."""
-        return w if self.scale is None else np.asarray(w / self.scale)
+        """Coefficients of the columns of X, from those of the scaled columns; never beyond their limits by rounding."""
+        if self.scale is None:
+            return w
+        return np.asarray(w / self.scale if self.limits is None else self.limits.clipped(w / self.scale))
 
     def scaled_coefficients(self, coef: NDArray[Any]) -> NDArray[Any]:
         """Coefficients of the scaled columns, from those of the columns of X."""

@@ -23,12 +23,17 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.bounds.duality import dual_from_primal
+from diht.bounds.duality import dual, dual_from_primal, feasible
+from diht.constraints.base import Cardinality
+from diht.constraints.groups import Structured
+from diht.constraints.limits import Limits
 from diht.fit import Fit
 from diht.losses import Loss, Pieces
 from diht.numerics.definite import Definite
 from diht.numerics.line_search import longest_step
 from diht.problem import Problem
+from diht.relaxation.box import minimum_within
+from diht.relaxation.engines import NewtonEngine
 from diht.relaxation.smoothing import Moreau
 from diht.samples import Intercept, Rows, Samples
 
@@ -78,12 +83,16 @@ def refit(
     """Minimise P over the models on `support`, starting from the given one.
 
     `rtol` is the relative decrease of P that is not worth another step; 0 goes on as far as float64 can. Where a step takes long,
-    `stop` is asked before it; True leaves the model as it is. Coefficients have the signs that the constraint asks for.
+    `stop` is asked before it; True leaves the model as it is. Coefficients are within the limits of the constraint.
     """
-    sign, support = problem.constraint.sign, np.sort(support)
-    if sign is None or not np.any(sign[support]):
+    limits, support = problem.constraint.limits, np.sort(support)
+    if limits is None or not limits.of(support).binds:
         return _refit(problem, support, w, b, rtol, stop)
-    return _within_signs(problem, support, sign, w, b, rtol, stop)
+    some = support[limits.lower[support] < limits.upper[support]]
+    fit = _within_signs(problem, some, limits, w, b, rtol, stop)
+    if not limits.of(some).allows(fit.values):
+        fit = _within_limits(problem, fit, limits, rtol, stop)
+    return replace(fit, support=support, values=fit.w[support])
 
 
 def _refit(
@@ -94,7 +103,7 @@ def _refit(
     rtol: float,
     stop: Callable[[], bool],
 ) -> Fit:
-    """Do so whatever the signs."""
+    """Do so whatever the limits."""
     if problem.n_targets > 1 and not problem.loss.coupled:
         return _by_target(problem, support, w, b, rtol, stop)
     part = problem.samples.columns(support)
@@ -132,19 +141,22 @@ def _by_target(
 def _within_signs(
     problem: Problem,
     support: Indices,
-    sign: NDArray[np.int8],
+    limits: Limits,
     w: Vector | None,
     b: Intercept,
     rtol: float,
     stop: Callable[[], bool],
 ) -> Fit:
-    r"""Find which coefficients are held at zero by their signs (the active set method of Lawson and Hanson).
+    r"""Find which coefficients limits at zero hold there, whatever the others (the active set method of Lawson and Hanson).
 
     A step leads towards the best model on the free features, up to where the first of them would change its sign; that one is held.
     Once none is in the way, the derivative of P in the coefficients held tells whether one of them should be free. As P is
     lam-strongly convex, derivatives :math:`\gamma_j < 0` into the allowed side promise at most
     :math:`\sum_j \gamma_j^2 / (2 \lambda)`.
     """
+    sign = (limits.lower == 0.0).astype(np.float64) - (limits.upper == 0.0)
+    if not np.any(sign[support]):
+        return _refit(problem, support, w, b, rtol, stop)
     now = np.zeros(problem.shape[1])
     if w is not None:
         now[support] = np.where(sign[support] * w[support] < 0.0, 0.0, w[support])
@@ -169,6 +181,50 @@ def _within_signs(
             break
         free, last = np.sort(np.append(free, held[np.argmax(gains)])), fit.objective
     return replace(best, support=support, values=best.w[support])
+
+
+def _within_limits(problem: Problem, fit: Fit, limits: Limits, rtol: float, stop: Callable[[], bool]) -> Fit:
+    """Minimise within limits that the best model without them is beyond: the relaxation of its features, all with places."""
+    support, n = fit.support, len(fit.support)
+    part, own = problem.restricted(support), limits.of(support)
+    part = part.replaced(constraint=Structured(Cardinality(n), np.arange(n), own))
+    pieces, x = problem.loss.pieces, own.clipped(fit.values)
+    if pieces is not None and pieces.is_bounded and part.samples.whole:
+        found = _held_at_limits(part, pieces, own, x, max(rtol, _EXACT))
+        if found is not None:
+            problem.design.count_reads_of(part.design)
+            return replace(found, n_features=problem.shape[1], support=support)
+    engine = NewtonEngine(part, None, dual_from_primal(part, x, fit.b), x, fit.b)
+    while engine.gap > max(rtol, _EXACT) * abs(engine.value) and not engine.finished and not stop():
+        engine.improve()
+    problem.design.count_reads_of(part.design)
+    return Objective(problem, support, part.samples, problem.loss).model(own.clipped(engine.w), engine.b)
+
+
+def _held_at_limits(part: Problem, pieces: Pieces, limits: Limits, x: Vector, rtol: float) -> Fit | None:
+    """Do so for a loss of straight and quadratic pieces by the interior point method on the coefficients between their limits.
+
+    None where the model that it leads to is not the best one by its dual point.
+    """
+    samples, lam, intercept = part.samples, part.lam, part.fit_intercept
+    alpha, b = samples.full(0.0), 0.0
+
+    def minimum(x: Vector, at: Indices) -> Vector:
+        nonlocal alpha, b
+        held = x.copy()
+        held[at] = 0.0
+        end = samples.columns(at).central_path(pieces, lam, intercept, rtol, samples.margins(held))
+        alpha, b, held[at] = end.alpha, end.b, end.x
+        return held
+
+    def gains(x: Vector) -> Vector:
+        falls = -samples.pull(alpha) - lam * x
+        return np.where(falls**2 <= 2.0 * lam * rtol * part.null_value, 0.0, falls)
+
+    x = minimum_within(limits, x, minimum, gains)
+    found = Objective(part, np.arange(len(x)), samples, part.loss).model(x, b)
+    gap = found.objective - dual(part, feasible(part, alpha))
+    return found if gap <= max(rtol, _HIDDEN) * abs(found.objective) else None
 
 
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:

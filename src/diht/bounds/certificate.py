@@ -20,6 +20,7 @@ from diht.bounds.duality import (
     screen,
     upper_bound,
 )
+from diht.constraints.limits import Limits
 from diht.numerics.exact import CLEAR
 from diht.problem import Problem
 from diht.result import Certificate, Result, Status, relative, used
@@ -85,7 +86,7 @@ def handed_out(problem: Problem, w: Vector, b: Intercept, bound: Bound | None, t
 
     w = w + 0.0  # no minus zeros
     coef, intercept = in_dtype(
-        problem.dtype, problem.coefficients_of(w), problem.intercept_of(w, b), objective, proved, tol
+        problem.dtype, problem.coefficients_of(w), problem.intercept_of(w, b), objective, proved, tol, problem.limits
     )
     intercept = _in_float64(intercept)
     certificate = certificate_of(problem, coef, intercept, bound)
@@ -104,12 +105,14 @@ def in_dtype(
     objective: Callable[[NDArray[Any], Any], float],
     bound: float | None,
     tol: float,
+    limits: Limits | None = None,
 ) -> tuple[NDArray[Any], Any]:
     """Return a model in X's dtype, unless that costs more than `tol` of its objective or opens a gap that is closed."""
     if dtype == np.float64:
         return coef, intercept
     with np.errstate(over="ignore", under="ignore"):
-        rounded, offset = coef.astype(dtype), np.asarray(intercept).astype(dtype)
+        rounded = coef.astype(dtype) if limits is None else limits.rounded(coef, dtype)
+        offset = np.asarray(intercept).astype(dtype)
     if not (np.all(np.isfinite(rounded)) and np.all(np.isfinite(offset))):
         return coef, intercept
     fine, rough = objective(coef, intercept), objective(rounded, offset)

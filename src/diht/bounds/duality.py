@@ -82,7 +82,7 @@ def dual(problem: Problem, alpha: Rows, g: Vector | None = None) -> float:
     """
     g = problem.samples.pull(alpha) if g is None else g
     conjugate = problem.samples.conjugate(problem.loss, alpha)
-    return -conjugate - problem.constraint.opposite.value(g) / (2.0 * problem.lam)
+    return -conjugate - problem.pull_constraint.value(g) / (2.0 * problem.lam)
 
 
 def lagrangian(problem: Problem, w: Vector, alpha: Rows, b: Intercept = 0.0) -> float:
@@ -204,8 +204,9 @@ def saddle_point(
         return _not_negative(value + conjugate - loss.paired(a, u), size)
 
     nearest, _ = problem.constraint.threshold(v)
-    terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ nearest])
-    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + nearest @ nearest])
+    taken = 2.0 * v - nearest  # v itself, unless limits keep the nearest model from it
+    terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ taken])
+    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + np.abs(nearest) @ np.abs(taken)])
     ridge = 0.5 * lam * float(_not_negative(terms, sizes)[0])
     return SaddlePoint(samples.total(fenchel, alpha, u), ridge, float(np.linalg.norm(w - nearest)))
 
@@ -426,7 +427,9 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
     r"""D(alpha) less all that rounding can have added to it: a true lower bound on the best objective.
 
     Let hats mark what was computed. Every entry of :math:`\hat g` is off by at most :math:`e_j` (the design's own bound)
-    and :math:`\nu`, the root of the constraint's value, is a norm, so :math:`\nu(g) \le \nu(\hat g) + \nu(e)`. The
+    and :math:`\nu`, the root of the constraint's value, is a norm, so :math:`\nu(g) \le \nu(\hat g) + \nu(e)`. With limits of
+    coefficients it is none, but changes no faster than the norm :math:`\nu_0` without them, which is what e is measured by; its
+    terms grow no faster than the limits do, so that a limit that is off by a few units in its last place counts as they do. The
     conjugates are off by a few units in the last place of their terms.
 
     With an intercept, :math:`\hat\alpha` is balanced only to rounding: :math:`\delta = \sum_i s_i \alpha_i \ne 0`.
@@ -445,7 +448,7 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
         if not sums.finite:
             return Bound(trivial, samples.full(0.0), 0.0)
         if value_of_g is None:
-            value_of_g = problem.constraint.opposite.value(samples.pull(alpha) if g is None else g)
+            value_of_g = problem.pull_constraint.value(samples.pull(alpha) if g is None else g)
         value = -sums.conjugate - value_of_g / (2.0 * lam)
         error = _gradient_error(problem, sums.norm)
         lost = (_ELEMENTWISE + _PAIRWISE) * _U * sums.terms
@@ -594,7 +597,7 @@ def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
     r"""Bound the models without, and with, each feature; `g` = X'(s alpha) is the one that `bound` was computed from.
 
     The models without feature j (those with a place for it) are a family of supports of their own, a part of all that are
-    allowed, with its own norm :math:`\nu_j \le \nu` and its own dual function. At the same dual point that differs from D by
+    allowed, with its own :math:`\nu_j \le \nu` and its own dual function. At the same dual point that differs from D by
     :math:`(\nu(g)^2 - \nu_j(g)^2) / 2\lambda`, the fall that the constraint's `forcing` gives: no more work is needed.
 
     Nor is more lost to rounding. With E the bound on :math:`\nu` of the errors of :math:`\hat g` that `lower_bound` uses,
@@ -602,13 +605,17 @@ def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
     .. math:: \nu_j(g)^2 \le (\nu_j(\hat g) + E)^2 = \nu_j(\hat g)^2 + 2 \nu_j(\hat g) E + E^2
               \le (\nu(\hat g) + E)^2 - [\nu(\hat g)^2 - \nu_j(\hat g)^2] ,
 
-    and `bound` has :math:`(\nu(\hat g) + E)^2` in it already. What is left are the roundings of the fall itself, a difference
+    and `bound` has :math:`(\nu(\hat g) + E)^2` in it already; nothing else of a norm is used, so that it holds with limits as well.
+    What is left are the roundings of the fall itself, a difference
     of two squares of which the smaller or the larger is :math:`\hat g_j^2`, and of adding it to the bound.
     """
     if not problem.samples.any(bound.alpha):  # the trivial bound, whatever g belongs to
         g = np.zeros_like(g)
-    constraint = problem.constraint.opposite
+    constraint = problem.pull_constraint
+    # A term is a square, or with limits a product of three rounded numbers.
     squares, lost = np.square(constraint.magnitudes(g)), 4.0 * _U * (constraint.unit_size + 1.0)
+    if constraint.limits is not None and not constraint.limits.is_cone:
+        lost *= 2.0
     falls = (_raised(bound.value, fall, squares, problem.lam, lost) for fall in constraint.forcing(g))
     return Screening(*falls)
 

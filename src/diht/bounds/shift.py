@@ -14,7 +14,8 @@ p, with :math:`\delta = \rho - \lambda/2`,
     B(p) &= r^\top C r + 2 p^\top X^\top C r + \sum_j \delta_j p_j^2 - \nu(c / \sqrt\rho)^2 , \\
     r &= y - X p, \qquad c = X^\top C r + \delta \odot p,
 
-is a lower bound on every allowed model on J, for :math:`w^\top A w \ge 2 p^\top A w - p^\top A p`. With :math:`\delta = 0`
+is a lower bound on every allowed model on J, for :math:`w^\top A w \ge 2 p^\top A w - p^\top A p`; :math:`\nu` is that of the
+constraint on :math:`\sqrt\rho \odot w`, whose limits are multiplied by the roots. With :math:`\delta = 0`
 it is the dual's value at :math:`\alpha = -2 r`; its maximum is the optimum of the relaxed problem.
 
 The ridges are :math:`\rho_j = t / (M^{-1})_{jj}`, with t the largest for which A stays positive semidefinite:
@@ -251,6 +252,7 @@ class ShiftedBound(Bound):
         """Bound the models without, and with, each feature: the falls of nu^2 raise B(p), up to the ceiling."""
         constraint = problem.constraint
         evaluated = _evaluate(problem, self.p, self.ridges, self.features, constraint)
+        constraint = constraint.times(roots_among(problem, self.ridges, self.features))
         squares, lost = np.square(constraint.magnitudes(evaluated.c)), 8.0 * _U * (constraint.unit_size + 1.0)
         without, within = (
             np.minimum(_raised(evaluated.safe, fall, squares, 0.5, lost), self.ceiling)
@@ -471,14 +473,22 @@ def _less_rounding(
 ) -> _Evaluated:
     """B(p) from c, off by `off`, and from the sum of its other terms, off by `lost`."""
     c, error, roots = np.zeros(problem.shape[1]), np.zeros(problem.shape[1]), np.sqrt(ridges)
+    constraint = constraint.times(roots_among(problem, ridges, features))
     c[features], error[features] = on_features / roots, (off + 4.0 * _TINY) / roots * (1.0 + 8.0 * _U) + 4.0 * _TINY
     squares = constraint.value(c)
     value = total - squares
     relative = (constraint.size + 24.0) * _U
-    nu = np.sqrt(squares + constraint.size * _TINY) * (1.0 + relative) + _norm_of(constraint.unsigned, error)
+    nu = np.sqrt(squares + constraint.size * _TINY) * (1.0 + relative) + _norm_of(constraint.unlimited, error)
     lost += nu**2 * (1.0 + relative) - squares
     safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
     return _Evaluated(r, c, float(value), float(safe) if np.isfinite(safe) else -np.inf)
+
+
+def roots_among(problem: Problem, ridges: Vector, features: Indices) -> Vector:
+    """Return the roots of ridges in the places of their features, zero elsewhere."""
+    roots = np.zeros(problem.shape[1])
+    roots[features] = np.sqrt(ridges)
+    return roots
 
 
 def _norm_of(constraint: Constraint, v: Vector) -> float:

@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.constraints.limits import Limits
 from diht.constraints.selection import top_k
 
 __all__ = ["Cardinality", "Constraint", "as_constraint"]
@@ -29,18 +30,19 @@ class Constraint(ABC):
 
     .. math:: \nu(v)^2 = \max_{w \in \mathcal{C}} \; 2 w^\top v - \|w\|^2 = \max_{F} \sum_{j \in F} v_j^2 .
 
-    :math:`\nu` is a norm: rounding bounds use its triangle inequality.
+    :math:`\nu` is a norm, and where coefficients have limits no larger, and changes no faster, than that of `unlimited`: rounding
+    bounds use :math:`\nu(v + \delta) \le \nu(v) + \nu_0(\delta)`.
 
     Attributes
     ----------
     is_plain : bool
-        Whether it is about single features of either sign; see `diht.constraints.groups` for others.
-    sign : array of shape (d,) or None
-        1 where a coefficient may not be negative, -1 where not positive.
+        Whether it is about single features whose coefficients may be any; see `diht.constraints.groups` for others.
+    limits : Limits or None
+        Those of single coefficients.
     """
 
     is_plain: ClassVar[bool] = True
-    sign: NDArray[np.int8] | None = None
+    limits: Limits | None = None
 
     def __str__(self) -> str:
         """What it asks for, in the words of a message."""
@@ -57,13 +59,21 @@ class Constraint(ABC):
         return 1
 
     @property
-    def opposite(self) -> Constraint:
-        """The constraint on -w."""
+    def unlimited(self) -> Constraint:
+        """The constraint on supports alone."""
         return self
 
     @property
-    def unsigned(self) -> Constraint:
-        """The constraint on supports alone."""
+    def plain(self) -> Constraint | None:
+        """The constraint without its limits, where that is about single features: valid for all that it allows."""
+        return self if self.is_plain else None
+
+    def keeps(self, w: Vector) -> bool:
+        """Whether a relaxation's model under `plain` is within the limits times its places, and so is this one's, too."""
+        return self.is_plain
+
+    def times(self, factor: float | Vector) -> Constraint:
+        """The constraint on the coefficients multiplied by a factor, or one for each."""
         return self
 
     def unit_of(self, n_features: int) -> Indices:
@@ -75,12 +85,12 @@ class Constraint(ABC):
         return self.size if self.is_plain else None
 
     def clipped(self, v: Vector) -> Vector:
-        """The vector less its entries of a forbidden sign."""
-        return v if self.sign is None else np.where(self.sign * v < 0.0, 0.0, v)
+        """The nearest vector within the limits."""
+        return v if self.limits is None else self.limits.clipped(v)
 
     def squares(self, v: Vector) -> Vector:
-        """The squared norm of what each unit may take up of a vector."""
-        return np.square(self.clipped(v))
+        """By how much each unit alone brings a vector nearer: the square of its norm, less what the limits leave of it."""
+        return np.square(v)
 
     def joining(self, support: Indices, n_features: int) -> Indices:
         """The features that a model on a support may take up besides, each alone or with those of its unit; ascending."""

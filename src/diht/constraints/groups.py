@@ -1,7 +1,8 @@
-"""Groups of features and signs of coefficients: a constraint on units, each of one or several features.
+"""Groups of features and limits of coefficients: a constraint on units, each of one or several features.
 
 Hard thresholding, the k-support map, screening and the nodes of a search tree all ask one question of a feature: how large is it? A
 unit has an answer, too, the norm of what its features may take up, and with it the constraint on units is one on single features.
+Limits of coefficients change that answer (`diht.constraints.limits`), signs are limits at zero.
 """
 
 from __future__ import annotations
@@ -14,21 +15,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.constraints.base import Cardinality, Constraint, Node
+from diht.constraints.limits import Limits, least_places, limits_of, shared_places, shrunk_places, sides_of
 
-__all__ = ["Structured", "constrained", "features_given", "indices_of", "n_choices", "over_targets", "signs_of"]
+__all__ = [
+    "Structured",
+    "bounds_of",
+    "constrained",
+    "features_given",
+    "indices_of",
+    "n_choices",
+    "over_targets",
+    "signs_of",
+]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Signs = NDArray[np.int8]
 
+_HIDDEN = 1e-9  # by which sums of places may be beyond their limits for rounding
+
 
 @dataclass(frozen=True, eq=False)
 class Structured(Constraint):
-    r"""What a constraint allows of units, for features that belong to units and whose coefficients may have a sign.
+    r"""What a constraint allows of units, for features that belong to units and whose coefficients may have limits.
 
-    With :math:`v^\pm` the vector v less the entries of a forbidden sign, the projection on the constraint set keeps
-    :math:`v^\pm` on the units that `base` chooses by their norms :math:`\|v^\pm_G\|`. Where there are signs :math:`\nu` is
-    sublinear, no longer a norm: :math:`\nu(a + b) \le \nu(a) + \nu(b)`, and that of `unsigned` bounds it on both sides of zero.
+    The projection of v on the constraint set is the nearest vector within the limits on the units that `base` chooses: those with
+    the largest :math:`\sum_{j \in G} e_j(v_j)`, by which each alone brings v nearer.
 
     Attributes
     ----------
@@ -36,20 +48,22 @@ class Structured(Constraint):
         On units.
     unit : array of shape (d,)
         The unit of each feature, from 0.
-    sign : array of shape (d,) or None
-        1 where a coefficient may not be negative, -1 where not positive, 0 where it may be both.
+    limits : Limits or None
+        Those of the coefficients.
     """
 
     base: Constraint
     unit: Indices
-    sign: Signs | None = None
+    limits: Limits | None = None
 
     is_plain = False
 
     def __str__(self) -> str:
         """What it asks for."""
         units = str(self.base) if self.unit_size == 1 else str(self.base).replace("features", "groups of features")
-        return units if self.sign is None else f"{units}, with the signs given"
+        if self.limits is None:
+            return units
+        return f"{units}, {'with the signs' if self.limits.is_cone else 'within the limits'} given"
 
     @property
     def is_count(self) -> bool:
@@ -82,26 +96,37 @@ class Structured(Constraint):
         return held + int(np.sort(sizes)[::-1][: max(m, 0)].sum())
 
     @cached_property
-    def opposite(self) -> Structured:
-        """The constraint on -w."""
-        return self if self.sign is None else replace(self, sign=-self.sign)
+    def unlimited(self) -> Structured:
+        """The constraint without its limits."""
+        return self if self.limits is None else replace(self, limits=None)
 
     @cached_property
-    def unsigned(self) -> Structured:
-        """The constraint without its signs."""
-        return self if self.sign is None else replace(self, sign=None)
+    def plain(self) -> Constraint | None:
+        """The constraint on single features, where each is a unit."""
+        return self.base if self.base.is_plain and np.array_equal(self.unit, np.arange(len(self.unit))) else None
+
+    def keeps(self, w: Vector) -> bool:
+        """Whether the limits times the places under `plain` allow a relaxation's model."""
+        if self.plain is None or self.limits is None:
+            return self.plain is not None
+        return self.limits.times(self.plain.places(w) * (1.0 + _HIDDEN)).allows(w)
+
+    def times(self, factor: float | Vector) -> Structured:
+        """The constraint on the coefficients multiplied by a factor, or one for each."""
+        return self if self.limits is None else replace(self, limits=self.limits.times(factor))
 
     def counted(self, n_features: int) -> int | None:
         """How many of the first so many features a model may have, where each of them is a unit; None where some are not."""
-        return self.base.counted(n_features) if self.n_units == n_features and self.sign is None else None
+        return self.base.counted(n_features) if self.n_units == n_features and self.limits is None else None
 
     def unit_of(self, n_features: int) -> Indices:
         """The unit of each feature."""
         return self.unit
 
     def squares(self, v: Vector) -> Vector:
-        """The squared norm of each unit."""
-        return np.bincount(self.unit, np.square(self.clipped(v)), minlength=self.n_units).astype(np.float64, copy=False)
+        """The squared norm of each unit, less what the limits leave of it."""
+        energies = np.square(v) if self.limits is None else self.limits.energies(v)
+        return np.bincount(self.unit, energies, minlength=self.n_units).astype(np.float64, copy=False)
 
     def magnitudes(self, v: Vector) -> Vector:
         """The norm of each feature's unit."""
@@ -128,11 +153,17 @@ class Structured(Constraint):
 
     def threshold(self, v: Vector) -> tuple[Vector, Indices]:
         """Projection of `v` on the constraint set, and its support."""
-        return super().threshold(self.clipped(v))
+        support = self.select(v)
+        w = np.zeros_like(v)
+        w[support] = self.clipped(v)[support]
+        return w, support
 
     def rethreshold(self, v: Vector, w: Vector, support: Indices) -> Indices:
         """Overwrite `w`, zero outside `support`, by the projection of `v`."""
-        return super().rethreshold(self.clipped(v), w, support)
+        new = self.select(v)
+        w[support] = 0.0
+        w[new] = self.clipped(v)[new]
+        return new
 
     def value(self, v: Vector) -> float:
         """The squared norm of the projection: no root is taken and squared again."""
@@ -140,9 +171,9 @@ class Structured(Constraint):
         return float(squares[self.base.select(np.sqrt(squares))].sum())
 
     def allows(self, w: Vector) -> bool:
-        """Whether the units are allowed, and the signs."""
+        """Whether the units are allowed, and the coefficients within their limits."""
         used = np.bincount(self.unit, w != 0.0, minlength=self.n_units).astype(np.float64)
-        return self.base.allows(used) and (self.sign is None or not np.any(self.sign * w < 0.0))
+        return self.base.allows(used) and (self.limits is None or self.limits.allows(w))
 
     def joining(self, support: Indices, n_features: int) -> Indices:
         """The features of the units that may join those of a support."""
@@ -165,7 +196,7 @@ class Structured(Constraint):
     def within(self, features: Indices) -> Constraint:
         """The units that some features belong to."""
         units, unit = np.unique(self.unit[features], return_inverse=True)
-        return Structured(self.base.within(units), unit, None if self.sign is None else self.sign[features])
+        return Structured(self.base.within(units), unit, None if self.limits is None else self.limits.of(features))
 
     def closure(self, features: Indices) -> Indices:
         """All features of the units that some features belong to."""
@@ -181,22 +212,67 @@ class Structured(Constraint):
         return drop[self.unit], add[self.unit]
 
     def relaxation(self, w: Vector) -> float:
-        """The relaxation on the norms of units; infinite where a sign is forbidden."""
-        if self.sign is not None and np.any(self.sign * w < 0.0):
+        """The relaxation on the norms of units; infinite where the limits are met by no places."""
+        norms = self.norms(w)
+        if self.limits is None or self.limits.is_cone:
+            forbidden = self.limits is not None and not self.limits.allows(w)
+            return np.inf if forbidden else self.base.relaxation(norms)
+        z, least = self.unit_places(w)
+        if np.any(least > 1.0 + _HIDDEN) or float(z[self.base_free].sum()) > max(self.base_m, 0) + _HIDDEN * self.size:
             return np.inf
-        return self.base.relaxation(np.sqrt(self.squares(w)))
+        used = norms > 0.0
+        return 0.5 * float(np.sum(norms[used] ** 2 / z[used])) if np.all(z[used] > 0.0) else np.inf
+
+    def norms(self, w: Vector) -> Vector:
+        """The norm of each unit, whatever the limits."""
+        return np.sqrt(np.bincount(self.unit, np.square(w), minlength=self.n_units)).astype(np.float64, copy=False)
+
+    @cached_property
+    def base_m(self) -> int:
+        """How many undecided units may be chosen."""
+        return self.base.free(self.n_units)[0]
+
+    @cached_property
+    def base_free(self) -> Indices:
+        """The undecided units."""
+        _, inside, outside = self.base.free(self.n_units)
+        return np.setdiff1d(np.arange(self.n_units), np.union1d(inside, outside))
+
+    def unit_places(self, w: Vector) -> tuple[Vector, Vector]:
+        """How much of a place each unit takes, and how much its limits ask for at least."""
+        assert self.limits is not None
+        least = least_places(w, self.limits, self.unit, self.n_units)
+        z, free = np.zeros(self.n_units), self.base_free
+        z[self.base.free(self.n_units)[1]] = 1.0
+        z[free] = shared_places(self.norms(w)[free], least[free], max(self.base_m, 0))
+        return z, least
 
     def places(self, w: Vector) -> Vector:
         """How much of a place each feature's unit takes."""
-        return np.asarray(self.base.places(np.sqrt(self.squares(w)))[self.unit])
+        plain = self.limits is None or self.limits.is_cone
+        return np.asarray((self.base.places(self.norms(w)) if plain else self.unit_places(w)[0])[self.unit])
 
     def prox(self, q: Vector, r: float) -> Vector:
-        """Every unit is shrunk as its norm is."""
+        """Every unit is shrunk as its norm is; with limits, as `diht.constraints.limits` says."""
+        if self.limits is not None and not self.limits.is_cone:
+            return self.limited_prox(q, r)
         norms = np.sqrt(self.squares(q))
         shrunk = self.base.prox(norms, r)
         return np.asarray(
             self.clipped(q) * np.divide(shrunk, norms, out=np.zeros_like(norms), where=norms > 0.0)[self.unit]
         )
+
+    def limited_prox(self, q: Vector, r: float) -> Vector:
+        """The proximal map within limits."""
+        assert self.limits is not None
+        z, free = np.zeros(self.n_units), self.base_free
+        z[self.base.free(self.n_units)[1]] = 1.0
+        place = np.full(self.n_units, -1)
+        place[free] = np.arange(len(free))
+        some = np.flatnonzero(place[self.unit] >= 0)
+        z[free] = shrunk_places(q[some], self.limits.of(some), place[self.unit[some]], len(free), r, self.base_m)
+        share = z[self.unit]
+        return self.limits.times(share).clipped(q * share / (share + r))
 
 
 def constrained(
@@ -205,6 +281,7 @@ def constrained(
     keep: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     sign: ArrayLike | int | None = None,
+    bounds: Any = None,
 ) -> Constraint:
     """At most k features, or groups of features, with more said about them.
 
@@ -220,6 +297,8 @@ def constrained(
         A label for each feature: those of one label enter and leave together.
     sign : int or array of shape (n_features,) or (n_targets, n_features), optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both.
+    bounds : pair of numbers or arrays, or scipy's Bounds, optional
+        A lower limit of the coefficients, at most zero, and an upper one, at least zero: a number for all, or an array as `sign`.
 
     Returns
     -------
@@ -234,11 +313,11 @@ def constrained(
         what, beside = "features" if groups is None else "groups", " besides those to keep" * bool(len(kept))
         raise ValueError(f"k must be from 1 to the number of {what}{beside}, got k={k} with {choices} {what}")
     base = Node(int(k) + len(kept), kept, np.empty(0, dtype=np.int64)) if len(kept) else Cardinality(k)
-    signs = _signs(sign, n_features)
-    if groups is None and signs is None:
+    limits = limits_of(bounds, _signs(sign, n_features), n_features)
+    if groups is None and limits is None:
         return base
-    n_targets = 1 if signs is None else len(signs) // n_features
-    return Structured(base, np.tile(_units(groups, n_features), n_targets), signs)
+    n_targets = 1 if limits is None else len(limits.lower) // n_features
+    return Structured(base, np.tile(_units(groups, n_features), n_targets), limits)
 
 
 def over_targets(constraint: Constraint, n_targets: int, n_features: int, coupled: bool = False) -> Constraint:
@@ -246,17 +325,19 @@ def over_targets(constraint: Constraint, n_targets: int, n_features: int, couple
     size = len(constraint.unit) if isinstance(constraint, Structured) else n_features
     if size == n_targets * n_features:
         return constraint
-    if constraint.sign is not None and size > n_features and size % n_features == 0:
-        raise ValueError(f"sign must have one row, or {n_targets} for as many targets, got {size // n_features} rows")
+    limits = constraint.limits
+    what = "sign" if limits is None or limits.is_cone else "bounds"
+    if limits is not None and size > n_features and size % n_features == 0:
+        raise ValueError(f"{what} must have one row, or {n_targets} for as many targets, got {size // n_features} rows")
     constraint.check(n_features)
     if not isinstance(constraint, Structured):
         return Structured(constraint, np.tile(np.arange(n_features), n_targets))
-    if constraint.sign is not None and coupled:
+    if limits is not None and coupled and np.any((limits.lower == 0.0) | (limits.upper == 0.0)):
         raise ValueError(
-            f"sign must have a row for each of the {n_targets} classes: coefficients of a feature sum to zero"
+            f"{what} must have a row for each of the {n_targets} classes: coefficients of a feature sum to zero"
         )
-    signs = None if constraint.sign is None else np.tile(constraint.sign, n_targets)
-    return Structured(constraint.base, np.tile(constraint.unit, n_targets), signs)
+    repeated = None if limits is None else limits.repeated(n_targets)
+    return Structured(constraint.base, np.tile(constraint.unit, n_targets), repeated)
 
 
 def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:
@@ -291,6 +372,17 @@ def signs_of(sign: Any, names: Any, n_features: int) -> Any:
     for feature, value in sign.items():
         signs[features_given("sign", indices_of("sign", [feature], names), n_features)] = value
     return signs
+
+
+def bounds_of(bounds: Any, names: Any, n_features: int) -> Any:
+    """Return bounds as they are, or those of a dict from features to pairs as two arrays."""
+    if not isinstance(bounds, dict):
+        return bounds
+    lower, upper = np.full(n_features, -np.inf), np.full(n_features, np.inf)
+    for feature, pair in bounds.items():
+        at = features_given("bounds", indices_of("bounds", [feature], names), n_features)
+        (lower[at],), (upper[at],) = sides_of(pair, 1)
+    return lower, upper
 
 
 def _units(groups: ArrayLike | None, n_features: int) -> Indices:

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import constrained, indices_of, n_choices, signs_of
+from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
 from diht.design import Design, as_design, effective_n_threads
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.shipping import ShippingMixin
@@ -121,7 +121,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         return self._loss()
 
     def _constraint(self, n_features: int) -> Constraint:
-        """Return what `k`, `keep`, `groups` and `sign` ask for together."""
+        """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
         k, names = Cardinality(self.k).k, getattr(self, "feature_names_in_", None)
         keep, groups = indices_of("keep", self.keep, names), self.groups
         choices = n_choices(n_features, keep, groups)
@@ -132,7 +132,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             warnings.warn(
                 f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
             )
-        return constrained(min(k, choices), n_features, keep, groups, signs_of(self.sign, names, n_features))
+        signs, limits = signs_of(self.sign, names, n_features), bounds_of(self.bounds, names, n_features)
+        return constrained(min(k, choices), n_features, keep, groups, signs, limits)
 
     def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""

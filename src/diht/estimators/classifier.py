@@ -94,6 +94,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
         all, one for each, or those of some features by name or index. Coefficients of the multinomial loss sum to zero for every
         feature, so that it needs a row for each class.
+    bounds : pair, scipy.optimize.Bounds or dict, optional
+        Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
+        the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
+        most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
 
     Attributes
     ----------
@@ -186,6 +190,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         keep: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         sign: Any = None,
+        bounds: Any = None,
         multiclass: str = "shared",
     ) -> None:
         self.k = k
@@ -207,6 +212,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         self.keep = keep
         self.groups = groups
         self.sign = sign
+        self.bounds = bounds
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:

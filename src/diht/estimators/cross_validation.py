@@ -120,7 +120,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
         names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
         ks = self._ks(X.shape[0], X.shape[1], names)
-        constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign)
+        constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign, self.bounds)
         Limits.checked(self.tol, None, self.time_limit, None)
         grid, given = Grid(self._estimator(), constraint, ks, lams), _Given(X, y, weights, known)
         by_score = self.criterion in _RULES
@@ -389,8 +389,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         as the plain estimator has.
     verbose : bool, default=False
         Whether to print a line for each fold.
-    keep, groups, sign
-        Features that are always in, that enter and leave together, and the signs of coefficients: as in `SparseRegressor`.
+    keep, groups, sign, bounds
+        Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
 
     Attributes
     ----------
@@ -452,6 +452,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         keep: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         sign: Any = None,
+        bounds: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -472,6 +473,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.keep = keep
         self.groups = groups
         self.sign = sign
+        self.bounds = bounds
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -554,8 +556,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         as the plain estimator has.
     verbose : bool, default=False
         Whether to print a line for each fold.
-    keep, groups, sign
-        Features that are always in, that enter and leave together, and the signs of coefficients: as in `SparseClassifier`.
+    keep, groups, sign, bounds
+        Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
 
     Attributes
     ----------
@@ -616,6 +618,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         keep: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         sign: Any = None,
+        bounds: Any = None,
         multiclass: str = "shared",
     ) -> None:
         self.ks = ks
@@ -638,6 +641,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.keep = keep
         self.groups = groups
         self.sign = sign
+        self.bounds = bounds
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

@@ -22,8 +22,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
-from diht.constraints.base import Constraint
-from diht.constraints.groups import indices_of, signs_of
+from diht.constraints.base import Cardinality, Constraint
+from diht.constraints.groups import Structured, bounds_of, indices_of, signs_of
+from diht.constraints.limits import Limits
 from diht.design import Design, as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
@@ -150,8 +151,8 @@ def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float
     else:
         z, b = np.zeros(0), null_intercept(problem.loss, problem.y, problem.s)
     x = basis.coefficients(z)
-    sign = problem.constraint.sign
-    if sign is not None and np.any(sign * x < 0.0):
+    limits = problem.constraint.limits
+    if limits is not None and not limits.allows(x):
         slight = problem.replaced(lam=_RIDGES[-1] * float(np.square(basis.norms).min()))
         fit = refit(slight, np.arange(len(x)), w, b)
         x, b = fit.values, fit.b
@@ -266,7 +267,7 @@ class _Row:
     intercept: float
     loss: Loss
     lam: float
-    sign: Array | None
+    limits: Limits | None
     offset: Vector | None
 
     def with_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float]:
@@ -276,7 +277,7 @@ class _Row:
         problem, scale = self._problem(estimator.fit_intercept, s)
         w = self.x * scale
         fit = refit(problem, np.arange(len(w)), w, problem.centred_intercept(w, self.intercept))
-        return fit.values / scale, problem.intercept_of(fit.values, fit.b)
+        return problem.coefficients_of(fit.values), problem.intercept_of(fit.values, fit.b)
 
     def without_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float, bool]:
         """Do so without the ridge, and tell whether that has one answer only."""
@@ -288,7 +289,7 @@ class _Row:
             w, b, unique = _without_ridge(problem, w, problem.centred_intercept(w, self.intercept))
         except _NoMinimumError as error:
             raise _NoMinimumError(f"{self.label}{error}") from None
-        return w / scale, problem.intercept_of(w, b), unique
+        return problem.coefficients_of(w), problem.intercept_of(w, b), unique
 
     def _intercept(self, estimator: Estimator, s: Vector) -> float:
         if not estimator.fit_intercept:
@@ -299,7 +300,7 @@ class _Row:
     def _problem(self, fit_intercept: bool, s: Vector) -> tuple[Problem, Vector]:
         design, m = as_design(self.columns, 1), len(self.support)
         scale = None if self.scales is None else self.scales(s)
-        constraint = constraint_of(m, m, None, None, None, self.sign)
+        constraint = Cardinality(m) if self.limits is None else Structured(Cardinality(m), np.arange(m), self.limits)
         problem = Problem(
             design, self.y, self.loss, constraint, self.lam, s, fit_intercept, scale=scale, offset=self.offset
         )
@@ -315,17 +316,16 @@ def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
         )
     coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
     names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
-    sign = signs_of(estimator.sign, names, d)
-    sign = None if sign is None else np.broadcast_to(sign, d)
+    limits = constraint_of(1, d, names, None, None, estimator.sign, estimator.bounds).limits
     loss, lam = estimator._fitted_loss(), estimator._lam
-    groups, rows = constraint_of(1, d, None, None, estimator.groups, None), []
+    groups, rows = constraint_of(1, d, None, None, estimator.groups, None, None), []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])
-        signs = None if sign is None else sign[support]
+        own = None if limits is None else limits.of(support)
         x, b = coef[j, support].astype(np.float64), float(intercepts[j])
         columns, y = data.X[:, support], y.astype(np.float64)
         scales = _scales(data.X, support, groups) if estimator.standardize else None
-        rows.append(_Row(label, columns, scales, support, y, x, b, loss, lam, signs, data.offset))
+        rows.append(_Row(label, columns, scales, support, y, x, b, loss, lam, own, data.offset))
     return rows
 
 
@@ -348,7 +348,8 @@ def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> E
     """
     names = getattr(estimator, "feature_names_in_", None)
     keep, sign = indices_of("keep", estimator.keep, names), signs_of(estimator.sign, names, n_features)
-    model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, keep=keep, sign=sign)
+    given = {"keep": keep, "sign": sign, "bounds": bounds_of(estimator.bounds, names, n_features)}
+    model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, **given)
     return model
 
 
@@ -744,7 +745,7 @@ def stability_selection(
     d, pairs = data.X.shape[1], 1 + bool(complementary)
     unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
     choices_among(d, None, unfitted.keep, estimator.groups)  # there have to be some
-    constraint = constraint_of(1, d, None, unfitted.keep, estimator.groups, None)
+    constraint = constraint_of(1, d, None, unfitted.keep, estimator.groups, None, None)
     inside = constraint.free(d)[1]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=n_resamples // pairs)
 

@@ -13,7 +13,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import constrained, indices_of, n_choices, signs_of
+from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
 from diht.design import Design, as_design
 from diht.estimators.base import blas_threads, class_targets, column_scales
 from diht.losses import ALL_LOSSES, Loss, as_loss
@@ -277,6 +277,7 @@ def sparse_path(
     keep: ArrayLike | None = None,
     groups: ArrayLike | None = None,
     sign: Any = None,
+    bounds: Any = None,
     offset: ArrayLike | None = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
@@ -292,7 +293,7 @@ def sparse_path(
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, offset
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
@@ -339,7 +340,7 @@ def sparse_path(
     n, d = X.shape
     y, named = as_targets(y, as_loss(loss))
     ks = checked_ks(ks, *choices_among(d, names, keep, groups))
-    constraint = constraint_of(ks[-1], d, names, keep, groups, sign)
+    constraint = constraint_of(ks[-1], d, names, keep, groups, sign, bounds)
     grid = checked_lams(lams)
     s = normalised_weights(sample_weight, n)
     with blas_threads(n_jobs), printed(verbose):
@@ -391,10 +392,13 @@ def choices_among(n_features: int, names: Any, keep: Any, groups: ArrayLike | No
     return count, what if keep is None else f"{what} besides those to keep"
 
 
-def constraint_of(k: int, n_features: int, names: Any, keep: Any, groups: ArrayLike | None, sign: Any) -> Constraint:
+def constraint_of(
+    k: int, n_features: int, names: Any, keep: Any, groups: ArrayLike | None, sign: Any, bounds: Any
+) -> Constraint:
     """Return a constraint whose features may be given by name."""
     kept = indices_of("keep", keep, names)
-    return constrained(k, n_features, kept, groups, signs_of(sign, names, n_features))
+    signs, limits = signs_of(sign, names, n_features), bounds_of(bounds, names, n_features)
+    return constrained(k, n_features, kept, groups, signs, limits)
 
 
 def default_ks(most: int) -> list[int]:

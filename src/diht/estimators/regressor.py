@@ -77,6 +77,10 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
     sign : int, array of shape (n_features,) or (n_targets, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
         all, one for each, or those of some features by name or index.
+    bounds : pair, scipy.optimize.Bounds or dict, optional
+        Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
+        the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
+        most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
 
     Attributes
     ----------
@@ -163,6 +167,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         keep: ArrayLike | None = None,
         groups: ArrayLike | None = None,
         sign: Any = None,
+        bounds: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -181,6 +186,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         self.keep = keep
         self.groups = groups
         self.sign = sign
+        self.bounds = bounds
 
     @ends_callbacks
     def fit(

@@ -39,6 +39,7 @@ _TYPES = """
     solvers.sweep.WiderBound solvers.tree.TreeBound solvers.tree.Leaf solvers.empty_columns.PaddedBound
     solvers.sufficient.CondensedBound
     estimators.path.Path estimators.path.PathPoint constraints.base.Cardinality constraints.base.Node constraints.groups.Structured
+    constraints.limits.Limits
     persistence.model.SavedModel persistence.model.Structure persistence.model.Equation persistence.model.Figures
     persistence.model.Data
 """
@@ -279,6 +280,7 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
     saved = read_model(os.fspath(path))
     # As an estimator takes it.
     structure: dict[str, Any] = {name: list(value) if value else None for name, value in vars(saved.structure).items()}
+    structure["bounds"] = structure.pop("limits") and tuple(side.tolist() for side in saved.structure.bounds or ())
     loss: Any = saved.loss
     estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
         k=saved.k,

@@ -20,7 +20,17 @@ from scipy.special import logsumexp
 
 from diht import __version__
 from diht.constraints.base import Constraint
-from diht.constraints.groups import _signs, _units, constrained, features_given, indices_of, n_choices, signs_of
+from diht.constraints.groups import (
+    _signs,
+    _units,
+    bounds_of,
+    constrained,
+    features_given,
+    indices_of,
+    n_choices,
+    signs_of,
+)
+from diht.constraints.limits import Limits, limits_of
 from diht.datasets import atomic_write
 from diht.design import Design
 from diht.losses import ALL_LOSSES, Loss, losses_with_probabilities
@@ -198,18 +208,21 @@ class Structure:
     sign : tuple of int, tuple of tuples of int, or None
         1 where a coefficient may not be negative, -1 where not positive, 0 where it may be both: one for each feature, or a row of
         them for each equation.
+    limits : tuple of two such tuples of float or None, or None
+        The lower and the upper limits of the coefficients; None for one that has none.
     """
 
     keep: tuple[int, ...] = ()
     groups: tuple[int, ...] | None = None
     sign: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None
+    limits: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> Structure:
         """Take what an estimator was given, if it takes such things."""
         names = getattr(estimator, "feature_names_in_", None)
-        keep, groups, sign = (getattr(estimator, name, None) for name in ("keep", "groups", "sign"))
-        if keep is None and groups is None and sign is None:
+        keep, groups, sign, bounds = (getattr(estimator, name, None) for name in ("keep", "groups", "sign", "bounds"))
+        if keep is None and groups is None and sign is None and bounds is None:
             return cls()
         kept = features_given("keep", indices_of("keep", keep, names), n_features)
         units = _units(groups, n_features)
@@ -218,12 +231,29 @@ class Structure:
             tuple(np.flatnonzero(np.isin(units, units[kept])).tolist()),
             None if groups is None else tuple(units.tolist()),
             None if signs is None else _as_tuples(signs.reshape(-1, n_features)),
+            cls._limits(limits_of(bounds_of(bounds, names, n_features), None, n_features), n_features),
         )
+
+    @staticmethod
+    def _limits(limits: Limits | None, n_features: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+        if limits is None:
+            return None
+        lower, upper = (side.reshape(-1, n_features).astype(object) for side in (limits.lower, limits.upper))
+        lower[lower == -np.inf], upper[upper == np.inf] = None, None
+        return _as_tuples(lower), _as_tuples(upper)
+
+    @property
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """The limits as `constrained` takes them."""
+        if self.limits is None:
+            return None
+        lower, upper = (np.array(side, dtype=np.float64) for side in self.limits)
+        return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
     def constraint(self, k: int, n_features: int) -> Constraint:
         """Return the constraint on a model; a larger k than there are choices is all of them."""
         choices = n_choices(n_features, self.keep, self.groups)
-        return constrained(min(k, choices), n_features, self.keep, self.groups, self.sign)
+        return constrained(min(k, choices), n_features, self.keep, self.groups, self.sign, self.bounds)
 
     def counted(self, indices: Sequence[int]) -> int:
         """Return how many of some features, or of their groups, count."""
@@ -239,19 +269,28 @@ class Structure:
             return None if values is None else _as_tuples(np.asarray(values)[..., places])
 
         kept = np.sort(columns[np.array(self.keep, dtype=np.int64)])
-        return Structure(tuple(kept.tolist()), each(self.groups), each(self.sign))
+        limits = None if self.limits is None else (each(self.limits[0]), each(self.limits[1]))
+        return Structure(tuple(kept.tolist()), each(self.groups), each(self.sign), limits)
 
     def allows(self, equation: int, index: int, value: float) -> bool:
-        """Whether a coefficient of a feature may have this sign."""
-        sign: Any = self.sign
-        if sign is None:
-            return True
-        row = sign[equation] if isinstance(sign[0], tuple) else sign
-        return bool(row[index] * value >= 0)
+        """Whether a coefficient of a feature may have this value."""
+        lower, upper = (None, None) if self.limits is None else (_row(side, equation)[index] for side in self.limits)
+        within = (lower is None or value >= lower) and (upper is None or value <= upper)
+        return within and self.allows_sign(equation, index, value)
+
+    def allows_sign(self, equation: int, index: int, value: float) -> bool:
+        """Whether it may have this sign."""
+        sign = _row(self.sign, equation)
+        return sign is None or bool(sign[index] * value >= 0)
+
+
+def _row(values: Any, equation: int) -> Any:
+    """Return what is said of an equation, by itself or with the others."""
+    return values[equation] if values is not None and isinstance(values[0], tuple) else values
 
 
 def _as_tuples(rows: NDArray[Any]) -> tuple[Any, ...]:
-    """Return whole numbers as a tuple, or as a tuple of tuples where there is more than one row of them."""
+    """Return numbers as a tuple, or as a tuple of tuples where there is more than one row of them."""
     rows = rows[0] if rows.ndim == 2 and len(rows) == 1 else rows
     return tuple(rows.tolist()) if rows.ndim == 1 else tuple(map(tuple, rows.tolist()))
 
@@ -458,7 +497,7 @@ def to_json(model: SavedModel) -> str:
         "n_features": model.n_features,
         "classes": None if model.classes is None else list(model.classes),
         "targets": None if model.targets is None else list(model.targets),
-        "structure": {**asdict(model.structure), "limits": None},
+        "structure": asdict(model.structure),
         "encoders": None,
         "equations": [
             _equation_entry(model, equation, 0 if model.shared else i) for i, equation in enumerate(model.equations)
@@ -672,7 +711,6 @@ def _data(node: Node) -> Data:
 
 def _structure(node: Node, n_features: int, n_rows: int) -> Structure:
     entries = node.entries("keep", "groups", "sign", "limits")
-    entries["limits"].null()
     keep = tuple(item.whole(0, n_features - 1) for item in entries["keep"].items())
     if any(j <= i for i, j in pairwise(keep)):
         raise entries["keep"].fail("features must be ascending and distinct")
@@ -681,7 +719,8 @@ def _structure(node: Node, n_features: int, n_rows: int) -> Structure:
         kept = {groups[j] for j in keep}
         if keep != tuple(j for j, group in enumerate(groups) if group in kept):
             raise entries["keep"].fail("a group is kept in part")
-    return Structure(keep, groups, entries["sign"].optional(lambda node: _sign(node, n_features, n_rows)))
+    sign = entries["sign"].optional(lambda node: _sign(node, n_features, n_rows))
+    return Structure(keep, groups, sign, entries["limits"].optional(lambda node: _limits(node, n_features, n_rows)))
 
 
 def _each(node: Node, low: int, high: int, n_features: int) -> tuple[int, ...]:
@@ -699,6 +738,30 @@ def _sign(node: Node, n_features: int, n_rows: int) -> tuple[Any, ...]:
     if len(rows) != n_rows:
         raise node.fail(f"{len(rows)} rows of signs, where there are {n_rows} equations")
     return tuple(_each(row, -1, 1, n_features) for row in rows)
+
+
+def _limits(node: Node, n_features: int, n_rows: int) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Read the lower and the upper limits, each as the signs are."""
+    sides = node.items()
+    if len(sides) != 2:
+        raise node.fail(f"{len(sides)} lists of limits, where there are lower and upper ones")
+    lower, upper = (_side(side, low, n_features, n_rows) for side, low in zip(sides, (True, False), strict=True))
+    return lower, upper
+
+
+def _side(node: Node, low: bool, n_features: int, n_rows: int) -> tuple[Any, ...]:
+    rows = node.items()
+    if n_rows > 1 and rows and isinstance(rows[0].value, list):
+        if len(rows) != n_rows:
+            raise node.fail(f"{len(rows)} rows of limits, where there are {n_rows} equations")
+        return tuple(_side(row, low, n_features, 1) for row in rows)
+    if len(rows) != n_features:
+        raise node.fail(f"{len(rows)} limits for {n_features} features")
+    values = tuple(item.optional(Node.number) for item in rows)
+    for item, value in zip(rows, values, strict=True):
+        if value is not None and (value > 0.0 if low else value < 0.0):
+            raise item.wrong(f"a number that is not {'positive' if low else 'negative'}")
+    return values
 
 
 def _date(node: Node) -> str:
@@ -783,8 +846,10 @@ def _coefficient(node: Node, equation: int, model: SavedModel) -> tuple[int, flo
     value = entries["value"].number(model.dtype)
     if value == 0:
         raise entries["value"].wrong("a number other than zero")
-    if not model.structure.allows(equation, index, value):
+    if not model.structure.allows_sign(equation, index, value):
         raise entries["value"].wrong("a number of the sign that is allowed")
+    if not model.structure.allows(equation, index, value):
+        raise entries["value"].wrong("a number within the limits that are allowed")
     return index, value
 
 

@@ -60,6 +60,7 @@ class Engine(ABC):
     def __init__(self, problem: Problem, features: Indices | None, alpha: Rows) -> None:
         self.problem, self.samples = problem, problem.samples
         self.constraint: Constraint = problem.constraint if features is None else problem.constraint.within(features)
+        self.pull_constraint = self.constraint.times(-problem.lam)
         self.alpha = alpha
         self.rule: Rule | None = None  # that alpha follows from, where it was measured and there is one
         self.w, self.b, self.u = np.zeros(self.constraint_size(features)), 0.0, self.samples.full(0.0)
@@ -93,7 +94,7 @@ class Engine(ABC):
     def measure(self, alpha: Rows, g: Vector, rule: Rule | None = None) -> None:
         """Keep a dual point, and its rule, if it is the best so far, given X'(s alpha), and measure the gap."""
         problem = self.problem
-        dual = -self.samples.conjugate(problem.loss, alpha) - self.constraint.opposite.value(g) / (2.0 * problem.lam)
+        dual = -self.samples.conjugate(problem.loss, alpha) - self.pull_constraint.value(g) / (2.0 * problem.lam)
         if dual >= self.dual:
             self.alpha, self.dual, self.g, self.rule = alpha, dual, g, rule
         self.gap = self.value - self.dual
@@ -160,6 +161,7 @@ class NewtonEngine(Engine):
         """Take up another constraint on the same features, from a model and a dual point."""
         self.problem, self.samples = problem, problem.samples
         self.constraint, self.alpha, self.predicted = problem.constraint, alpha, alpha
+        self.pull_constraint = problem.pull_constraint
         self.rule = self.predicted_by = None
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
@@ -245,7 +247,7 @@ class NewtonEngine(Engine):
 
     def smoothed_dual(self, alpha: Rows) -> float:
         """Dual value for the smoothed loss."""
-        value = self.constraint.opposite.value(self.part.pull(alpha))
+        value = self.pull_constraint.value(self.part.pull(alpha))
         return -self.samples.conjugate(self.loss, alpha) - value / (2.0 * self.problem.lam)
 
     def step(self, model: _Model) -> _Model:
@@ -332,19 +334,19 @@ class NewtonEngine(Engine):
         p, c = model.w.copy(), np.empty(n)
         gap = min(self.gap, abs(model.value))
         tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
-        if not self.constraint.is_plain:
-            start = max(self.largest, 1e-3 * lam)
-            p, fall, self.largest, solved = minimise_quadratic(
-                H, gradient, self.constraint, lam, model.w, start, min(tol, 1e-3) * abs(model.value)
+        start, tol = max(self.largest, 1e-3 * lam), min(tol, 1e-3)
+        if self.constraint.plain is not None:
+            found = self.minimise(
+                K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0, start, p, c, tol
             )
-            self.inexact = 0 if solved else self.inexact + 1
-            return p, fall
-        found = self.minimise(
-            K, np.zeros(n + 1), 0.0, 0.0, self.state, self.m, self.constraint.size, 2.0 * lam, 0.0,
-            max(self.largest, 1e-3 * lam), p, c, min(tol, 1e-3),
-        )  # fmt: skip
-        self.largest = found.curvature
-        return p, model.value - 0.5 * found.value
+            if self.constraint.keeps(p):
+                self.largest = found.curvature
+                return p, model.value - 0.5 * found.value
+        p, fall, self.largest, solved = minimise_quadratic(
+            H, gradient, self.constraint, lam, model.w, start, tol * abs(model.value)
+        )
+        self.inexact = 0 if solved else self.inexact + 1
+        return p, fall
 
 
 @dataclass(frozen=True, eq=False)

@@ -199,6 +199,10 @@ class GramRelaxation:
         """
         constraint = self.problem.constraint if constraint is None else constraint
         if not constraint.is_plain:
+            if constraint.plain is not None and self.is_full:
+                solved = self.solve(constraint.plain, p0, tol, cutoff, max_iter)
+                if solved.safe >= cutoff or self._keeps(constraint, solved.p):
+                    return solved
             return self._by_proximal_steps(constraint, p0, tol)
         m, state = self._state(constraint)
         p = np.zeros(self.problem.shape[1]) if p0 is None else np.asarray(p0, dtype=np.float64)
@@ -219,10 +223,14 @@ class GramRelaxation:
         return solved
 
     def bound(self, p: Vector, constraint: Constraint | None = None) -> Proved:
-        """B(p) from the Gram matrix alone, less all that it can be off by; the working set must be full, the constraint plain."""
-        constraint = self.problem.constraint if constraint is None else constraint
-        if not (self.is_full and constraint.is_plain):
+        """B(p) from the Gram matrix alone, less all that it can be off by; the working set must be full, and features no groups.
+
+        With limits of coefficients it is the bound without them, which is no larger.
+        """
+        plain = (self.problem.constraint if constraint is None else constraint).plain
+        if plain is None or not self.is_full:
             return Proved(-np.inf, 0.0)
+        constraint = plain
         m, state = self._state(constraint)
         k, scaled = constraint.size, self._scaled
         value, safe = evaluate(
@@ -234,7 +242,8 @@ class GramRelaxation:
     def node_bound(self, p: Vector, constraint: Constraint) -> Proved:
         """The safe bound at p on a node: from the Gram matrix, or from the data where that is missing or too coarse."""
         proved = self.bound(p, constraint)
-        if proved.rounding <= CLEAR * abs(proved.value) and proved.value > 0.0:
+        clear = proved.rounding <= CLEAR * abs(proved.value) and proved.value > 0.0
+        if clear and constraint.is_plain:
             return proved
         fine = shifted_bound(self.problem, p, self.ridges, self.features, constraint=constraint)
         return Proved(fine.on_features, fine.rounding) if fine.on_features > proved.value else proved
@@ -319,10 +328,16 @@ class GramRelaxation:
         p, c = self._outward(x), self._outward(c, 1)
         return Relaxation(p, c, found.value, found.bound, safe, theta, self._spread(z), found.iterations)
 
+    def _keeps(self, constraint: Constraint, p: Vector) -> bool:
+        """Whether a solution without the limits is one with them."""
+        own = constraint.within(self.features)
+        return (own if self._roots is None else own.times(self._roots)).keeps(self._inward(p))
+
     def _by_proximal_steps(self, constraint: Constraint, p0: Vector | None, tol: float) -> Relaxation:
-        """Solve under a constraint on groups or signs, all features in the working set."""
+        """Solve under a constraint on groups or with limits, all features in the working set."""
         scaled, (lam, shift) = self._scaled, self._ridge()
         A, rho, constraint = scaled.quadratic.copy(), 0.5 * lam + shift, constraint.within(self.features)
+        constraint = constraint if self._roots is None else constraint.times(self._roots)
         A.flat[:: len(A) + 1] -= shift
         h, total = scaled.linear, float(scaled.matrix[-1, -1])
         x = np.zeros(len(A)) if p0 is None else constraint.clipped(self._inward(p0))
@@ -330,7 +345,7 @@ class GramRelaxation:
         x = minimise_quadratic(A, A @ x - h, constraint, rho, x, curvature, 0.5 * tol * total)[0]
         c = h - A @ x
         value = total - float(x @ (h + c)) + 2.0 * rho * constraint.relaxation(x)
-        bound = total - float(x @ (h - c)) - constraint.value(c) / rho
+        bound = total - float(x @ (h - c)) - constraint.times(rho).value(c) / rho
         z = constraint.places(x)
         return Relaxation(self._outward(x), self._outward(c, 1), value, bound, -np.inf, 0.0, self._spread(z))
 

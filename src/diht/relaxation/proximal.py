@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.numerics.definite import Definite
+from diht.relaxation.box import box_minimum
 from diht.relaxation.perspective import MOST_FEATURES, central_point
 
 __all__ = ["minimise_quadratic"]
@@ -37,6 +38,9 @@ def minimise_quadratic(
     from its minimum.
     """
     model = _Quadratic(H, gradient, constraint, lam, w)
+    if constraint.limits is not None and _all_in(constraint, len(w)):
+        p = model.within_limits()
+        return p, model.value(w) - model.value(p), curvature, True
     p, point, momentum, slope = w, w, 1.0, gradient
     for t in range(1, _MOST_STEPS + 1):
         new = constraint.prox(point - slope / curvature, lam / curvature)
@@ -71,10 +75,17 @@ def minimise_quadratic(
     return p, model.value(w) - model.value(p), curvature, model.gap(p, model.slope(p)) <= tol
 
 
+def _all_in(constraint: Constraint, n_features: int) -> bool:
+    """Whether each feature may have a place of its own."""
+    m, _, outside = constraint.free(n_features)
+    return not len(outside) and m >= constraint.choices(n_features)
+
+
 class _Quadratic:
     def __init__(self, H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector) -> None:
         self.H, self.gradient, self.constraint, self.lam, self.w = H, gradient, constraint, lam, w
         self.pull = H @ w - gradient
+        self.slope_constraint = constraint.times(-lam)
 
     def slope(self, p: Vector) -> Vector:
         """The gradient of the quadratic."""
@@ -89,8 +100,15 @@ class _Quadratic:
 
     def gap(self, p: Vector, slope: Vector) -> float:
         """A bound on F(p) - min F."""
-        nu = self.constraint.opposite.value(slope)
+        nu = self.slope_constraint.value(slope)
         return self.lam * self.constraint.relaxation(p) + float(p @ slope) + nu / (2.0 * self.lam)
+
+    def within_limits(self) -> Vector:
+        """The minimiser of F where nothing is left to choose."""
+        assert self.constraint.limits is not None
+        A = self.H.copy()
+        A[np.diag_indices(len(A))] += self.lam
+        return box_minimum(A, self.pull, self.constraint.limits, self.w)
 
     def central(self, p: Vector, tol: float) -> Vector:
         """Return what an interior point method leads to, or p if that is better.
@@ -119,7 +137,7 @@ class _Quadratic:
             system[np.diag_indices(len(used))] += self.lam / z[used]
             x = np.zeros_like(p)
             x[used] = Definite(system).solve(self.pull[used])
-            x = self.constraint.clipped(x)
+            x = self.constraint.times(z).clipped(x)
             new = self.value(x)
             if not new < value - 0.1 * tol:
                 break

@@ -136,7 +136,8 @@ def allowed(model: SavedModel) -> str:
     words = f"at most {_count(model.k, 'feature' if asked.groups is None else 'group')}"
     words += " a class" if len(model.certificates) > 1 else ""
     words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
-    return words + (" and with the signs asked for" if asked.sign is not None else "")
+    words += " and with the signs asked for" if asked.sign is not None else ""
+    return words + (" and within the limits asked for" if asked.limits is not None else "")
 
 
 # ----------------------------------------------------------------------------------------------------- coefficients

@@ -417,8 +417,10 @@ class Samples(ABC):
         """Return the relaxation's ascent from a dual point, which it changes in place; on some features."""
         raise self._in_pieces()
 
-    def central_path(self, pieces: Pieces, lam: float, fit_intercept: bool, rtol: float) -> EndOfPath:
-        """Follow the central path of a loss of straight and quadratic pieces; on few features."""
+    def central_path(
+        self, pieces: Pieces, lam: float, fit_intercept: bool, rtol: float, offset: Rows | None = None
+    ) -> EndOfPath:
+        """Follow the central path of a loss of straight and quadratic pieces, of margins plus an offset; on few features."""
         raise self._in_pieces()
 
     @property

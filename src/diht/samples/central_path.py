@@ -32,9 +32,16 @@ class EndOfPath(NamedTuple):
 
 
 def central_path(
-    design: Design, pieces: Pieces, y: Vector, s: Vector, lam: float, fit_intercept: bool, rtol: float
+    design: Design,
+    pieces: Pieces,
+    y: Vector,
+    s: Vector,
+    lam: float,
+    fit_intercept: bool,
+    rtol: float,
+    offset: Vector | None = None,
 ) -> EndOfPath:
-    """Minimise ``sum_i s_i l(x_i.w + b, y_i) + (lam/2) ||w||^2`` to a relative gap; for few features, l of these pieces."""
+    """Minimise ``sum_i s_i l(x_i.w + b + o_i, y_i) + (lam/2) ||w||^2`` to a relative gap; for few features, l of these pieces."""
     from diht.samples.interior_point import SAMPLE_ROWS, interior_point
 
     X, seen = design.toarray().T, np.flatnonzero(s)
@@ -43,6 +50,8 @@ def central_path(
     if pieces.low != -pieces.high:
         S[2, S[0] < 0.0] = -1.0
         S[0] *= S[2]
+    if offset is not None:  # the conjugate of l(u + o) is (y - o) a + (mu/2) a^2 on the same interval
+        S[0] -= S[2] * offset[seen]
     x, alpha = np.empty(len(X)), np.empty(len(seen))
     X = np.ascontiguousarray(X if len(seen) == len(y) else X[:, seen])
     b, bound = interior_point(X, S, *pieces, lam, fit_intercept, rtol, x, alpha)

@@ -148,9 +148,11 @@ class MemorySamples(Samples):
         """Return the relaxation's ascent from a dual point, which it changes in place; on some features."""
         return ProximalAscent(self.design, features, loss, self.y, self.s, lam, fit_intercept, m, inside, alpha, seed)
 
-    def central_path(self, pieces: Pieces, lam: float, fit_intercept: bool, rtol: float) -> EndOfPath:
-        """Follow the central path of a loss of straight and quadratic pieces; on few features."""
-        return central_path(self.design, pieces, self.y, self.s, lam, fit_intercept, rtol)
+    def central_path(
+        self, pieces: Pieces, lam: float, fit_intercept: bool, rtol: float, offset: Rows | None = None
+    ) -> EndOfPath:
+        """Follow the central path of a loss of straight and quadratic pieces, of margins plus an offset; on few features."""
+        return central_path(self.design, pieces, self.y, self.s, lam, fit_intercept, rtol, offset)
 
     def square_sum(self, part: Rows) -> float:
         """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""

@@ -130,7 +130,7 @@ class Joining:
         self._u = fit.margins(problem)
         self._alpha = dual_from_primal(problem, fit.w, fit.b, self._u)
         self._g = samples.pull(self._alpha)
-        squares = constraint.opposite.squares(self._g)
+        squares = problem.pull_constraint.squares(self._g)
         held = squares[np.unique(constraint.unit_of(fit.n_features)[fit.support])]
         ridge = float(held.sum()) / (2.0 * problem.lam)
         terms = samples.total(

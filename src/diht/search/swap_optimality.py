@@ -123,7 +123,7 @@ class _Search:
 
     def units(self, fit: Fit) -> deque[int]:
         """Return what may leave, first what costs least, each alone; nothing, too, where there is room for more."""
-        size = self.constraint.squares(fit.w * self.norms)
+        size = self.constraint.unlimited.squares(fit.w * self.norms)
         free = np.setdiff1d(self.unit[fit.support], self.unit[self.inside])
         order = deque(free[np.argsort(size[free], kind="stable")].tolist())
         if self.has_room(fit):

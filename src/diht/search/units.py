@@ -57,7 +57,8 @@ class _Search:
         _, self.inside, self.outside = self.constraint.free(problem.shape[1])
         self.unit = self.constraint.unit_of(problem.shape[1])
         spread = problem.samples.spread(problem.fit_intercept)
-        self.curvature = spread / max(problem.loss.mu, 1e-3) + problem.lam  # only for ranking
+        self.roots = np.sqrt(spread / max(problem.loss.mu, 1e-3) + problem.lam)  # of curvatures, only for ranking
+        self.scaled = self.constraint.times(-self.roots)
 
     def features_of(self, unit: int) -> Indices:
         """Return the features of a unit."""
@@ -65,7 +66,9 @@ class _Search:
 
     def allows(self, support: Indices) -> bool:
         """Whether a model may have all of some features."""
-        return self.constraint.unsigned.allows(np.bincount(support, minlength=self.problem.shape[1]).astype(np.float64))
+        return self.constraint.unlimited.allows(
+            np.bincount(support, minlength=self.problem.shape[1]).astype(np.float64)
+        )
 
     def fit(self, support: Indices, w: Vector | None, b: Intercept) -> Fit:
         """Return the best model on some features, which the pool is told of where the constraint allows them."""
@@ -87,7 +90,7 @@ class _Search:
             return joining
         problem = self.problem
         slopes = problem.samples.pull(problem.samples.slopes(problem.loss, fit.margins(problem)))
-        squares = self.constraint.opposite.squares(slopes / np.sqrt(self.curvature))
+        squares = self.scaled.squares(slopes / self.roots)
         promise, units = np.zeros_like(squares), np.unique(self.unit[joining])
         promise[units] = squares[units]
         chosen = top_k(promise, min(number, len(promise)))
@@ -106,7 +109,7 @@ class _Search:
     def improved(self, best: Fit, leaving: int, shortlist: int) -> Fit | None:
         """Return a better model that differs in one unit; None if none was found."""
         free = np.setdiff1d(self.unit[best.support], self.unit[self.inside])
-        costs = self.constraint.squares(best.w * np.sqrt(self.curvature))[free]
+        costs = self.constraint.unlimited.squares(best.w * self.roots)[free]
         for unit in free[np.argsort(costs, kind="stable")[:leaving]].tolist():
             if self.stop():
                 return None

@@ -96,9 +96,10 @@ class DualModel:
 
     def read(self, problem: Problem, g: Vector) -> None:
         """Take the model of the dual point whose X'(s alpha) is g."""
-        self.support = problem.constraint.opposite.rethreshold(g, self.w, self.support)
+        self.support = problem.pull_constraint.rethreshold(g, self.w, self.support)
         kept = self.w[self.support]
-        self.value = float(np.square(kept).sum())  # BLAS would wake its threads for this
+        # BLAS would wake its threads for this; without limits it is the sum of their squares.
+        self.value = float((kept * (2.0 * g[self.support] - kept)).sum())
         self.w[self.support] = kept / -problem.lam
 
 

@@ -271,7 +271,7 @@ def copies_among(problem: Problem, features: Indices) -> tuple[Indices, ...]:
     """Return the sets of features, of two or more, whose columns are equal or opposite but for rounding.
 
     They are compared as the problem has them, centred and scaled. Features that are to be kept, or in a group with others, have no
-    copies; one whose sign is prescribed has those of which the same is asked.
+    copies; one whose coefficient has limits has those with the same.
     """
     units, samples, rng = _single(problem, features), problem.samples, np.random.default_rng(0)
     pulls = np.abs(samples.pull(samples.map(lambda y, s, a: rng.standard_normal(a.shape), samples.full(0.0))))
@@ -301,13 +301,14 @@ def _single(problem: Problem, features: Indices) -> Indices:
 
 
 def _are_copies(problem: Problem, i: int, j: int) -> bool:
-    """Whether two columns are equal or opposite but for rounding, and so are the signs that are asked for."""
-    sign, n = problem.constraint.sign, problem.shape[1] // problem.n_targets
+    """Whether two columns are equal or opposite but for rounding, and so are the limits of their coefficients."""
+    limits, d = problem.constraint.limits, problem.shape[1]
+    own, other = (np.arange(feature, d, d // problem.n_targets) for feature in (i, j))
     most = _ALIKE * min(_size(problem, {i: 1.0}), _size(problem, {j: 1.0}))
     return any(
-        (sign is None or np.array_equal(sign[i::n], relation * sign[j::n]))
-        and _size(problem, {i: 1.0, j: -float(relation)}) <= most
-        for relation in (1, -1)
+        (limits is None or limits.of(own).equals(limits.of(other).times(relation)))
+        and _size(problem, {i: 1.0, j: -relation}) <= most
+        for relation in (1.0, -1.0)
     )
 
 

@@ -449,7 +449,11 @@ def model_to_certify(
         return fit.w, problem.intercept_of(fit.values, fit.b, fit.support)
     model = problem.flat("w", w)  # type: ignore[arg-type]
     if not problem.constraint.allows(model):
-        raise ValueError(f"w must have {problem.constraint}, got {np.count_nonzero(model)} nonzero coefficients")
+        got = f"{np.count_nonzero(model)} nonzero coefficients"
+        if problem.constraint.unlimited.allows(model):
+            beyond = int(np.flatnonzero(problem.constraint.clipped(model) != model)[0])
+            got = f"{model[beyond]:g} at position {beyond}"
+        raise ValueError(f"w must have {problem.constraint}, got {got}")
     b = _intercept_for(problem, model, intercept)
     if intercept is None:
         intercept = problem.intercept_of(model, b)
@@ -468,7 +472,7 @@ def _support(problem: Problem, support: ArrayLike) -> NDArray[np.int64]:
     if np.asarray(support).dtype.kind != "b" and len(chosen) < np.size(support):
         raise ValueError("support must hold no index twice")
     chosen = problem.coefficients_at(chosen)
-    if not problem.constraint.unsigned.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
+    if not problem.constraint.unlimited.allows(np.bincount(chosen, minlength=d).astype(np.float64)):
         raise ValueError(f"support must have {problem.constraint}, got {len(chosen)} features")
     return chosen
 

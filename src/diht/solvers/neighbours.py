@@ -36,7 +36,7 @@ def shrunk(problem: Problem, fit: Fit, known: Fit | None = None) -> Fit:
 
     Where that leads to the support of a `known` model, this is returned as it is.
     """
-    constraint, support, x = problem.constraint.unsigned, fit.support, fit.values
+    constraint, support, x = problem.constraint.unlimited, fit.support, fit.values
     if constraint.allows(fit.w):
         return refitted(problem, fit)
     part, roots = problem.samples.columns(support), np.zeros(fit.n_features)
@@ -77,9 +77,9 @@ def _hessian(problem: Problem, part: Samples, x: Vector, b: Intercept) -> Vector
 def grown(problem: Problem, fit: Fit) -> Fit:
     """Add the features (or groups) that promise most, each alone, until the constraint is full, and fit again."""
     slopes = problem.samples.slopes(problem.loss, fit.margins(problem))
-    promise = problem.samples.pull(slopes) / np.sqrt(_diagonal(problem))
-    with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64))
-    return refitted(problem, fit, with_these.opposite.select(promise))
+    roots = np.sqrt(_diagonal(problem))
+    with_these = problem.constraint.restricted(fit.support, np.empty(0, dtype=np.int64)).times(-roots)
+    return refitted(problem, fit, with_these.select(problem.samples.pull(slopes) / roots))
 
 
 def _diagonal(problem: Problem) -> Vector:

@@ -138,7 +138,7 @@ def _working_set(problem: Problem, g: Vector) -> Indices | None:
         size = max(_FIRST_OF_MANY * most, _AT_LEAST_OF_MANY) + len(inside)
     if size >= d - len(outside):
         return np.setdiff1d(np.arange(d), outside) if len(outside) else None
-    ranked = constraint.opposite.magnitudes(g)
+    ranked = problem.pull_constraint.magnitudes(g)
     ranked[outside] = 0.0
     ranked[inside] = np.inf
     features = constraint.closure(top_k(ranked, size))
@@ -151,8 +151,8 @@ def _missing(problem: Problem, features: Indices | None, g: Vector) -> Indices:
         return _NONE
     constraint = problem.constraint
     _, inside, outside = constraint.free(len(g))
-    magnitudes = constraint.opposite.magnitudes(g)
-    chosen = features[constraint.within(features).opposite.select(g[features])]
+    magnitudes = problem.pull_constraint.magnitudes(g)
+    chosen = features[problem.pull_constraint.within(features).select(g[features])]
     last = magnitudes[np.setdiff1d(chosen, inside)].min(initial=np.inf)
     magnitudes[features] = magnitudes[outside] = 0.0
     if not np.any(magnitudes > last):

@@ -68,7 +68,7 @@ class _Table:
         """What the errors can do to the objective of a model that costs less than a ceiling."""
         columns = self.size[:-1]
         largest = float(columns.max())
-        norm = largest * np.sqrt(problem.constraint.unsigned.value(columns / largest))
+        norm = largest * np.sqrt(problem.constraint.unlimited.value(columns / largest))
         reach = float(self.size[-1]) + norm * np.sqrt(2.0 * ceiling / problem.lam)
         return self.error * float(reach) ** 2 * (1.0 + 1e-6)
 

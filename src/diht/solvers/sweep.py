@@ -199,7 +199,7 @@ class _Nearby(Auto):
                 return replace(inner, bound=bound, stop=state.stop, settled=False)
         g = problem.samples.pull(bound.alpha)
         w = np.zeros(d) if inner is None else relaxed.relaxed_model(problem, inner)
-        ranked = constraint.opposite.magnitudes(g)
+        ranked = problem.pull_constraint.magnitudes(g)
         ranked[constraint.free(d)[1]] = np.inf
         best = state.pool.best
         assert best is not None

@@ -620,7 +620,8 @@ class Tree:
         sizes, shifted = w.dense, isinstance(proof, ShiftedPoint)
         if isinstance(proof, ShiftedPoint):
             own = SparseVector(w.size, self.features, self.ridges) if proof.ridges is None else proof.ridges
-            sizes *= np.sqrt(own.dense)
+            roots = np.sqrt(own.dense)
+            sizes, constraint = sizes * roots, constraint.times(roots)
         return Leaf(inside, outside, *proved, proof, w, _undecided(constraint, sizes, free, shifted))
 
     def add(self, leaf: Leaf) -> None:
