@@ -367,7 +367,8 @@ class Perturbation(Stage):
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
         rng = np.random.default_rng(state.random_state)
-        further = _KICKED * state.budget.reads if state.problem.constraint.is_plain else 0.0
+        tree_follows = state.profile.is_branchable(state.problem.shape[1], state.exceeds(_WIDE))
+        further = _KICKED * state.budget.reads if state.problem.constraint.is_plain and not tree_follows else 0.0
         spent = state.budget.within(SEARCH_READS + further)
         for t in range(PERTURBATIONS):
             undecided = state.screened()
