@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
-from diht.datasets.figures import arrays_figures, merged_figures
+from diht.datasets.figures import arrays_figures, largest_row_norm, merged_figures
 from diht.design import AffineView, Block, Columns, Design, StoredDesign, StreamedRows, as_design, row_blocks
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.samples import BlockSamples, MemorySamples, Samples
@@ -96,13 +96,13 @@ class StoredBlock(Block):
 
 def streamed(blocks: list[object], memory: float | None = None) -> StreamedRows:
     """Rows that are brought into memory block by block."""
-    sparse, n, figures = sp.issparse(blocks[0]), 0, None
+    sparse, n, figures, norm = sp.issparse(blocks[0]), 0, None, 0.0
     for X in blocks:
         arrays = {name: getattr(X, name) for name in ("data", "indices", "indptr")} if sparse else {"X": X}
         figures = merged_figures(figures, n, arrays_figures(arrays, X.shape[1]), X.shape[0])
-        n += X.shape[0]
+        n, norm = n + X.shape[0], max(norm, largest_row_norm(arrays))
     counts = np.concatenate([np.diff(X.indptr) if sparse else np.full(len(X), X.shape[1]) for X in blocks])
-    known = Columns(*figures, int(counts.max()), float(np.square(counts).sum()))
+    known = Columns(*figures, int(counts.max()), float(np.square(counts).sum()), norm)
     return StreamedRows([StoredBlock(X) for X in blocks], known, blocks[0].dtype, sparse, 2, memory)
 
 

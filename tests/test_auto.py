@@ -329,3 +329,16 @@ def test_a_sample_of_the_rows_is_no_more_than_half_of_them(n: int, monkeypatch: 
     result = solve(problem)
     assert result.objective == pytest.approx(solve(problem, "branch", tol=1e-9).objective, rel=1e-9)
     assert Profile(problem).has_many_rows == (n >= 800)
+
+
+def test_rows_are_sampled_once(monkeypatch):
+    """Of several targets the sample may be so large that it would be sampled again."""
+    monkeypatch.setattr("diht.solvers.auto.profile._MANY_ENTRIES", 1.0)
+    monkeypatch.setattr("diht.solvers.auto.profile._SAMPLE", 1)
+    monkeypatch.setattr("diht.solvers.auto.profile._SAMPLE_EACH", 25)
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 4))
+    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=300), [-0.5, 0.5])
+    result = solve(Problem(X, y, "multinomial", 2, 0.1, fit_intercept=True))
+    assert result.lower_bound <= result.objective
+    assert result.relative_gap <= 1e-3

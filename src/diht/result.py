@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, BoundWithoutProof, Screening
+from diht.numerics.traffic import Traffic
 
 __all__ = [
     "Certificate",
@@ -66,7 +67,8 @@ class Iterate:
     """The figures of one evaluation: what the trace keeps and the callback sees.
 
     `objective` and `lower_bound` belong to the iterate itself, `best_objective` and `best_bound` to the best so far.
-    `n_open` counts the open nodes of a branch and bound. `model` is the best model so far; only the callback sees it (the trace
+    `n_open` counts the open nodes of a branch and bound. `traffic` says how many blocks have been read, and how fast, where the
+    samples are on disk. `model` is the best model so far; only the callback sees it (the trace
     would keep one for every evaluation).
     """
 
@@ -79,6 +81,7 @@ class Iterate:
     best_bound: float
     n_features: int
     n_open: int | None = None
+    traffic: Traffic | None = None
     model: Model | None = field(default=None, repr=False, compare=False)
 
     @property

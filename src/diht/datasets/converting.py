@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.datasets.columns import Target, describe_missing
-from diht.datasets.figures import arrays_figures, merged_figures
+from diht.datasets.figures import arrays_figures, largest_row_norm, merged_figures
 from diht.datasets.folder import MANIFEST, Dataset, block_file, open_dataset, write_array, write_manifest
 from diht.datasets.opening import check_exists
 from diht.datasets.reading import is_svmlight, read_pieces, read_table
@@ -338,6 +338,7 @@ def _description(arrays: dict[str, NDArray[Any]], rows: int) -> dict[str, Any]:
         "nonzeros": int(np.count_nonzero(entries)) if "X" in arrays else entries.size,
         "nonnegative": bool(np.all(entries >= 0)),
         "longest": int(counts.max(initial=0)),
+        "norm": largest_row_norm(arrays),
         "squares": int(np.square(counts.astype(np.int64)).sum()),
     }
 

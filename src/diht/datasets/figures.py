@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["arrays_figures", "merged_figures"]
+__all__ = ["arrays_figures", "largest_row_norm", "merged_figures"]
 
 Figures = NDArray[np.float64]
 
@@ -45,6 +45,17 @@ def _dense_spreads(X: NDArray[Any], means: Figures) -> Figures:
     for start in range(0, len(X), step := max(1, 1_000_000 // X.shape[1])):
         spreads += np.square(X[start : start + step] - means).sum(axis=0)
     return spreads
+
+
+def largest_row_norm(arrays: dict[str, NDArray[Any]]) -> float:
+    """Return the largest Euclidean norm of a block's rows."""
+    if "X" in arrays:
+        squares = np.einsum("ij,ij->i", arrays["X"], arrays["X"], dtype=np.float64)
+    else:
+        counts = np.diff(arrays["indptr"])
+        row = np.repeat(np.arange(len(counts)), counts)
+        squares = _by_column(row, np.square(arrays["data"].astype(np.float64)), len(counts))
+    return float(np.sqrt(squares.max()))
 
 
 def merged_figures(one: Figures | None, n_one: int, other: Figures, n_other: int) -> Figures:

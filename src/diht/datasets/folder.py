@@ -18,7 +18,16 @@ from diht.datasets.buffers import Buffers, read_bytes
 from diht.datasets.columns import Target, as_targets
 from diht.datasets.opening import one_line
 from diht.datasets.writing import atomic_write
-from diht.design import Block, Columns, DenseDesign, SparseDesign, StoredDesign, StreamedRows, effective_n_threads
+from diht.design import (
+    Block,
+    Columns,
+    DenseDesign,
+    RowArrays,
+    SparseDesign,
+    StoredDesign,
+    StreamedRows,
+    effective_n_threads,
+)
 
 __all__ = [
     "MANIFEST",
@@ -220,8 +229,8 @@ def _streamed(
     path: str, manifest: dict[str, Any], columns: NDArray[np.float64], n_threads: int, memory: float | None
 ) -> StreamedRows:
     counts, means, _, spreads, lows, highs = columns
-    longest = max(block["longest"] for block in manifest["blocks"])
-    known = Columns(counts, means, spreads, lows, highs, longest, manifest["squares"])
+    longest, norm = (max(block[name] for block in manifest["blocks"]) for name in ("longest", "norm"))
+    known = Columns(counts, means, spreads, lows, highs, longest, manifest["squares"], norm)
     blocks, budget = _blocks(path, manifest), StreamedRows.budget(memory)
     direct = sum(block.nbytes for block in blocks) > budget
     blocks = [replace(block, direct=direct) for block in blocks]
@@ -257,9 +266,8 @@ class _FolderBlock(Block):
         self.verified = True
         if not self.sparse:
             return DenseDesign(arrays[0], n_threads)
-        from scipy.sparse import csr_array
-
-        X = csr_array(tuple(arrays), shape=self.shape, copy=False)
+        data, indices, indptr = arrays
+        X = RowArrays(data, indices, indptr, self.shape)
         return SparseDesign(X, n_threads, self.nonnegative, brief=True)
 
     def _array(self, kind: str) -> NDArray[Any]:
@@ -337,7 +345,7 @@ def _read_manifest(folder: str) -> dict[str, Any]:
         if not isinstance(manifest.get(name), kind) or (name in _NUMBERS and manifest[name] < 0):
             raise ValueError(f"{path}: a damaged manifest: {name!r} is missing or of the wrong kind")
     for i, block in enumerate(manifest["blocks"]):
-        if not isinstance(block, dict) or not {"rows", "nonzeros", "nonnegative", "longest"} <= block.keys():
+        if not isinstance(block, dict) or not {"rows", "nonzeros", "nonnegative", "longest", "norm"} <= block.keys():
             raise ValueError(f"{path}: a damaged manifest: block {i} is not described")
     if not manifest["blocks"] or sum(block["rows"] for block in manifest["blocks"]) != manifest["n_samples"]:
         raise ValueError(f"{path}: a damaged manifest: the blocks do not have {manifest['n_samples']:,} rows in all")

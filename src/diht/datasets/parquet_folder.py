@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from diht.datasets.columns import Target
 from diht.datasets.converting import Progress, checked, weighted
-from diht.datasets.figures import arrays_figures, merged_figures
+from diht.datasets.figures import arrays_figures, largest_row_norm, merged_figures
 from diht.datasets.folder import Dataset, parquet_files
 from diht.datasets.parquet import parquet_groups, read_group
 from diht.datasets.table import Table
@@ -67,12 +67,13 @@ def open_parquet(folder: str, chosen: Chosen, memory: float | None, n_threads: i
     """Open a folder of Parquet files with the same columns, all of which are read once; see `open_dataset`."""
     blocks: list[_RowGroup] = []
     rows: dict[str, list[NDArray[Any]]] = {"y": [], "weights": []}
-    progress, figures, n = Progress(""), None, 0
+    progress, figures, n, norm = Progress(""), None, 0, 0.0
     for block in _row_groups(folder, chosen):
         table = block.table()
         progress.check(table)
         block.shape, block.itemsize = table.X.shape, table.X.dtype.itemsize
         figures = merged_figures(figures, n, arrays_figures({"X": table.X}, table.X.shape[1]), table.X.shape[0])
+        norm = max(norm, largest_row_norm({"X": table.X}))
         n += table.X.shape[0]
         blocks.append(block)
         for kind, found in rows.items():
@@ -82,7 +83,7 @@ def open_parquet(folder: str, chosen: Chosen, memory: float | None, n_threads: i
         raise ValueError(f"{folder}: no rows in any of its Parquet files")
     counts, means, spreads, lows, highs = figures
     d, names = len(means), progress.layout["feature_names"]
-    known = Columns(counts, means, spreads, lows, highs, d, float(n) * d * d)
+    known = Columns(counts, means, spreads, lows, highs, d, float(n) * d * d, norm)
     X = StreamedRows(blocks, known, np.dtype(f"f{blocks[0].itemsize}"), False, n_threads, memory)
     X.feature_names = tuple(names)
     arrays = {kind: np.concatenate(found) if found else None for kind, found in rows.items()}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from diht.design.base import LARGEST, Design, Features, StoredDesign
 from diht.design.dense import Curvature, DenseDesign
 from diht.design.row_blocks import RowBlocks
-from diht.design.sparse import SparseDesign, compressed
+from diht.design.sparse import RowArrays, SparseDesign, compressed
 from diht.design.spectral import spectral_bound
 from diht.design.step import Step
 from diht.design.streamed import Block, Columns, StreamedRows
@@ -30,6 +30,7 @@ __all__ = [
     "DenseDesign",
     "Design",
     "Features",
+    "RowArrays",
     "RowBlocks",
     "SparseDesign",
     "Step",

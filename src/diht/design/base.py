@@ -17,6 +17,7 @@ from diht.design.entries import DenseEntries, Entries
 from diht.design.step import Codes, Step, Vector
 from diht.numerics import exact
 from diht.numerics.threads import run_parts
+from diht.numerics.traffic import Traffic
 
 if TYPE_CHECKING:
     from diht.design.dense import Curvature, DenseDesign
@@ -165,6 +166,20 @@ class Features(ABC):
         """Whether constants are subtracted from columns on the way."""
         return False
 
+    @property
+    def traffic(self) -> Traffic | None:
+        """What has been read from disk so far, where the matrix is there."""
+        return None
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the matrix does not fit into memory, so that a read of it takes far longer than one of some columns."""
+        return False
+
+    def keepable(self, features: Index) -> bool:
+        """Whether some columns fit into memory."""
+        return True
+
     def pieces(self, features: Index, most: float) -> list[Index]:
         """Cut features into groups whose columns have at most so many entries, but for single ones."""
         return _cut_at(features, np.full(len(features), float(self.shape[0])), most)
@@ -304,6 +319,10 @@ class Design(Features):
     @abstractmethod
     def row_norms_sq(self) -> Vector:
         """Squared Euclidean norms of the rows."""
+
+    def square_sum(self, c: Vector) -> float:
+        """Compute ``sum_i c_i ||x_i||^2``."""
+        return float(c @ self.row_norms_sq())
 
     def rows(self, chosen: Index) -> Vector:
         """Return some rows, dense: for few samples and few features."""
@@ -454,6 +473,10 @@ class StoredDesign(Design):
     def local(self) -> StoredDesign:
         """Return the matrix in one piece, for what visits its rows one after the other."""
         return self
+
+    def affine_square_sum(self, c: Vector, view: AffineView) -> float:
+        """Compute ``sum_i c_i ||z_i||^2`` for the rows of a view of this matrix."""
+        return float(c @ view.row_norms_sq())
 
     # What a subclass supplies
 
@@ -674,6 +697,10 @@ class StoredDesign(Design):
             self._passes += 1.0
         return self._row_norms_sq
 
+    def largest_row_norm(self) -> float:
+        """Return the largest Euclidean norm of a row."""
+        return float(np.sqrt(self.row_norms_sq().max(initial=0.0)))
+
     def column_norms(self) -> Vector:
         """Euclidean norms of the columns."""
         if self._column_norms is None:
@@ -719,5 +746,5 @@ class StoredDesign(Design):
         """
         w = np.asarray(w, dtype=np.float64)
         n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings
-        norm = float(np.linalg.norm(w)) * float(np.sqrt(self.row_norms_sq().max(initial=0.0)))
+        norm = float(np.linalg.norm(w)) * self.largest_row_norm()
         return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)

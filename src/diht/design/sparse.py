@@ -51,6 +51,21 @@ class Compressed(NamedTuple):
     indptr: NDArray[Any]
 
 
+class RowArrays(NamedTuple):
+    """The arrays of a CSR matrix as they are; scipy would copy those that are parts of larger ones."""
+
+    data: NDArray[Any]
+    indices: NDArray[Any]
+    indptr: NDArray[Any]
+    shape: tuple[int, int]
+    format: str = "csr"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the entries."""
+        return self.data.dtype
+
+
 def compressed(X: Any) -> Compressed:
     """Take the arrays of a scipy CSR or CSC matrix, without a copy."""
     return Compressed(*(frozen(a, a.dtype) for a in (X.data, X.indices, X.indptr)))
@@ -70,7 +85,7 @@ class SparseDesign(StoredDesign):
 
     Parameters
     ----------
-    X : scipy.sparse CSR or CSC matrix or array
+    X : scipy.sparse CSR or CSC matrix or array, or RowArrays
         Without duplicates; indices need not be sorted.
     n_threads : int
     nonnegative : bool

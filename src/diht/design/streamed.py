@@ -9,8 +9,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -20,11 +19,16 @@ from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import Vector
 from diht.numerics.memory import free_memory, require_memory
+from diht.numerics.traffic import Traffic
 
-__all__ = ["Block", "Columns", "StreamedRows", "Traffic"]
+if TYPE_CHECKING:
+    from diht.design.view import AffineView
+
+__all__ = ["Block", "Columns", "StreamedRows"]
 
 T = TypeVar("T")
 
+_AHEAD = 2  # blocks that are read while one is in use: more of them take more memory, one leaves the disk idle while it is checked
 _SHARE = 0.5  # of the free memory that is the budget unless another is given
 
 
@@ -64,6 +68,8 @@ class Columns:
         Most stored entries of a row.
     squares : float
         Sum over the rows of the squared number of their stored entries.
+    norm : float
+        Largest Euclidean norm of a row.
     """
 
     counts: Vector
@@ -73,24 +79,11 @@ class Columns:
     highs: Vector
     longest: int
     squares: float
-
-
-@dataclass
-class Traffic:
-    """What has been read from disk so far."""
-
-    blocks: int = 0
-    bytes: int = 0
-    seconds: float = 0.0  # that reading took, in whichever thread
-
-    @property
-    def bandwidth(self) -> float:
-        """Bytes a second while reading."""
-        return self.bytes / self.seconds if self.seconds else 0.0
+    norm: float
 
 
 class _Ahead:
-    """A block that a second thread reads."""
+    """A block that another thread reads."""
 
     def __init__(self, load: Callable[[int], StoredDesign], number: int) -> None:
         self._load, self._number = load, number
@@ -105,9 +98,13 @@ class _Ahead:
         except BaseException as error:  # handed to the caller
             self._error = error
 
+    def join(self) -> None:
+        """Wait until nothing is read any more."""
+        self._thread.join()
+
     def result(self) -> StoredDesign:
         """Wait for the block."""
-        self._thread.join()
+        self.join()
         if self._error is not None:
             raise self._error
         assert self._found is not None
@@ -121,12 +118,15 @@ class _Store:
     blocks: Sequence[Block]
     budget: float
     n_threads: int
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: Traffic = field(init=False)
     pinned: dict[int, StoredDesign] = field(default_factory=dict)
     last: tuple[int, StoredDesign] | None = None  # the block that was used last
     kept: StoredDesign | None = None  # columns in one piece
     place: Index = field(default_factory=lambda: NO_INDEX)  # of every column among those kept, -1 for others
     lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        self.traffic = Traffic(len(self.blocks))
 
     def __getstate__(self) -> dict[str, Any]:
         empty: dict[str, Any] = {
@@ -135,7 +135,7 @@ class _Store:
             "kept": None,
             "place": NO_INDEX,
             "lock": None,
-            "traffic": Traffic(),
+            "traffic": Traffic(len(self.blocks)),
         }
         return self.__dict__ | empty
 
@@ -155,34 +155,31 @@ class _Store:
 
     def load(self, number: int) -> StoredDesign:
         """Read a block, and keep it if there is room: the first ones, which all passes meet first."""
-        begin = perf_counter()
-        found = self.blocks[number].load(self.n_threads)
+        with self.traffic.reading(self.blocks[number].nbytes):
+            found = self.blocks[number].load(self.n_threads)
         with self.lock:
-            self.traffic.blocks += 1
-            self.traffic.bytes += found.nbytes
-            self.traffic.seconds += perf_counter() - begin
             held = sum(block.nbytes for block in self.pinned.values())
             if held + found.nbytes <= self.room:
                 self.pinned[number] = found
         return found
 
     def each(self, numbers: Sequence[int]) -> Iterator[tuple[int, StoredDesign]]:
-        """Yield blocks; while one is in use, a second thread reads the next."""
-        ahead: _Ahead | None = None
+        """Yield blocks; while one is in use, other threads read those that come next."""
+        ahead: dict[int, _Ahead] = {}
         try:
-            for number, following in zip(numbers, [*numbers[1:], None], strict=True):
-                block = self.known(number)
-                if block is None:
-                    block = self.load(number) if ahead is None else ahead.result()
-                ahead = None
-                if following is not None and self.known(following) is None:
-                    ahead = _Ahead(self.load, following)
+            for i, number in enumerate(numbers):
+                for following in numbers[i : i + 1 + _AHEAD]:
+                    if following not in ahead and self.known(following) is None:
+                        ahead[following] = _Ahead(self.load, following)
+                found = ahead.pop(number, None)
+                block = self.known(number) if found is None else found.result()
+                assert block is not None
                 with self.lock:
                     self.last = number, block
                 yield number, block
         finally:
-            if ahead is not None:
-                ahead._thread.join()
+            for waiting in ahead.values():
+                waiting.join()
 
     def keep(self, part: StoredDesign, place: Index) -> None:
         """Keep columns, and let blocks go that there is no more room for."""
@@ -283,14 +280,16 @@ class StreamedRows(RowBlocks):
 
     def _each(self, first: int = 0, end: int | None = None) -> Iterator[tuple[StoredDesign, slice]]:
         """Each block with its rows, which is a read of X."""
-        for number, block in self._store.each(range(self.n_blocks)[first:end]):
+        numbers = range(self.n_blocks)[first:end]
+        for number, found in zip(numbers, self._some(numbers), strict=True):
             self._swept += self._store.blocks[number].nbytes
-            yield block, slice(int(self._starts[number]), int(self._starts[number + 1]))
+            yield found
 
     def _some(self, numbers: Sequence[int]) -> Iterator[tuple[StoredDesign, slice]]:
         """Some blocks with their rows, each read while the one before it is used."""
         for number, block in self._store.each(numbers):
-            yield block, slice(int(self._starts[number]), int(self._starts[number + 1]))
+            own = block if block.n_threads == self.n_threads else block.with_threads(self.n_threads)
+            yield own, slice(int(self._starts[number]), int(self._starts[number + 1]))
 
     def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
         return [(0, rows.size or self.shape[0])], super()._cut(rows, scatter)[1]  # threads run inside the blocks
@@ -379,6 +378,14 @@ class StreamedRows(RowBlocks):
         require_memory(16.0 * n * self.shape[1], f"X: {n:,} rows of {self.shape[1]:,} features, dense,")
         return super().toarray(rows, copy)
 
+    def formed(self) -> DenseDesign:
+        """Return the same matrix dense, in float64, where that fits into memory."""
+        return DenseDesign(self.toarray())
+
+    def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
+        """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one, a block at a time."""
+        return np.asarray(self._summed(lambda block, rows: block.hessian(c[rows], center)))
+
     # What is known without a read
 
     def occupied(self) -> Index:
@@ -450,6 +457,28 @@ class StreamedRows(RowBlocks):
         if self._row_norms_sq is None:
             self._row_norms_sq = frozen(self._affine_row_norms_sq(None, None))
         return self._row_norms_sq
+
+    def largest_row_norm(self) -> float:
+        """Return the largest Euclidean norm of a row, and what rounding may have taken off it."""
+        return self._known.norm * (1.0 + float(gamma(self._known.longest + 4)))
+
+    def square_sum(self, c: Vector) -> float:
+        """Compute ``sum_i c_i ||x_i||^2``."""
+        return float(self._spread(c, None).sum())
+
+    def affine_square_sum(self, c: Vector, view: AffineView) -> float:
+        """Compute ``sum_i c_i ||z_i||^2`` for the rows of a view of this matrix."""
+        spread = self._spread(c, view.center)
+        return float((spread if view.scale is None else spread / np.square(view.scale)).sum())
+
+    @property
+    def is_far(self) -> bool:
+        """Whether not all blocks fit into the budget."""
+        return self._nbytes > self.memory
+
+    def keepable(self, features: Index) -> bool:
+        """Whether some columns, by rows and by columns, fit into the budget."""
+        return self._bytes_of(features) <= 0.5 * self.memory
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
         if s.max() == s.min():

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from diht.design.base import Features, Index
 from diht.design.step import Vector
+from diht.numerics.traffic import Traffic
 
 __all__ = ["TargetFeatures"]
 
@@ -74,6 +75,20 @@ class TargetFeatures(Features):
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
         return self.base.fraction(np.unique(self.column[support]))
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What has been read of X."""
+        return self.base.traffic
+
+    @property
+    def is_far(self) -> bool:
+        """Whether X is."""
+        return self.base.is_far
+
+    def keepable(self, features: Index) -> bool:
+        """Whether some columns of X fit into memory."""
+        return self.base.keepable(np.unique(self.column[features]))
 
     def gram_cost(self) -> float:
         """Return the number of multiplications of a Hessian that is formed from the stored entries."""

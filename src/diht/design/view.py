@@ -14,6 +14,7 @@ from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
+from diht.numerics.traffic import Traffic
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
 _NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself
@@ -245,6 +246,16 @@ class AffineView(Design):
             gram[self.zeros] = gram[:, self.zeros] = 0.0
         return gram if self.scale is None else gram / np.outer(self.scale, self.scale)
 
+    def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
+        """Compute ``(Z - 1 m')' diag(c) (Z - 1 m')`` for a center m, or without one; where the base is far, from its own."""
+        if not self.base.is_far:
+            return super().hessian(c, center)
+        scale = np.ones(self.shape[1]) if self.scale is None else self.scale
+        about = np.zeros(self.shape[1]) if center is None else center * scale
+        found = self.base.hessian(c, about if self.center is None else about + self.center) / np.outer(scale, scale)
+        found[self.zeros] = found[:, self.zeros] = 0.0
+        return found
+
     @property
     def is_centred(self) -> bool:
         """Whether there are centres."""
@@ -283,6 +294,20 @@ class AffineView(Design):
     def pieces(self, features: Index, most: float) -> list[Index]:
         """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
         return self.base.pieces(features, most)
+
+    @property
+    def traffic(self) -> Traffic | None:
+        """What has been read of the base."""
+        return self.base.traffic
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the base is."""
+        return self.base.is_far
+
+    def keepable(self, features: Index) -> bool:
+        """Whether some columns of the base fit into memory."""
+        return self.base.keepable(features)
 
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""
@@ -323,6 +348,10 @@ class AffineView(Design):
             self._row_norms_sq = frozen(self.base._affine_row_norms_sq(self.center, self.scale))
             self.base._passes += 1.0
         return self._row_norms_sq
+
+    def square_sum(self, c: Vector) -> float:
+        """Compute ``sum_i c_i ||z_i||^2``."""
+        return self.base.affine_square_sum(c, self)
 
     def column_norms(self) -> Vector:
         """Euclidean norms of the columns."""
@@ -383,7 +412,7 @@ class AffineView(Design):
         raw, _ = self._raw(w)
         n = int(np.count_nonzero(raw))
         error = self.base.matvec_error(raw)
-        size = float(np.linalg.norm(raw)) * float(np.sqrt(self.base.row_norms_sq().max(initial=0.0)))
+        size = float(np.linalg.norm(raw)) * self.base.largest_row_norm()
         if self.center is not None:
             shift = float(np.abs(self.center) @ np.abs(raw))
             error += float(gamma(n + 4)) * shift

@@ -88,4 +88,6 @@ def print_line(iterate: Iterate, label: str = "") -> None:
     print(
         f"{label}iteration {iterate.iteration:>6}  objective {iterate.best_objective:.7g}  "
         f"bound {rounded_down(iterate.best_bound, 7)}  relative gap {iterate.relative_gap:.2e}"
+        f"{'' if iterate.traffic is None else f'  {iterate.traffic}'}",
+        flush=iterate.traffic is not None,
     )

@@ -167,7 +167,7 @@ def near_optimal(
     problem : Problem
         With any loss and constraint that counts features or groups; supports hold the features to keep besides the k.
     epsilon : float
-        Zero or more; the threshold is P + epsilon |P|, P the best objective.
+        Zero or more; the threshold is ``P + epsilon |P|``, P the best objective.
     max_models : int
         How many to list at most; the best ones where there are more.
     time_limit : float, optional

@@ -203,7 +203,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
             models add up.
         sample_weight : array-like of shape (n_samples,), optional
             Nonnegative weights; only their ratios matter.
-        offset : array-like of the shape of y, optional
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Known parts of the predictions, added to x.w + b: for counts the logarithms of the exposures.
 
         Returns

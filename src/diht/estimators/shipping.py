@@ -125,7 +125,7 @@ class ShippingMixin:
             Samples to show predictions on, best such as were not used to fit: calibration and a confusion table, or residuals.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Their targets; needed with X.
-        offset : array-like of the shape of y, optional
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Known parts of their predictions, as in `predict` of a regressor.
         """
         from diht.report.page import Story, write_page  # what only some need is imported there

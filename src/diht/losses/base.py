@@ -171,7 +171,7 @@ class Loss(Declared, ABC):
 
     @property
     def is_quadratic(self) -> bool:
-        """Whether l(u, y) = (u - y)^2 / (2 mu): the curvature is the same everywhere."""
+        """Whether l(u, y) = (u - y)^2 / (2 mu), with the same curvature everywhere."""
         return self.pieces is not None and not self.pieces.is_bounded
 
     @property

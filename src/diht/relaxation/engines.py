@@ -416,7 +416,8 @@ def engine_for(
     """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
     size = problem.shape[1] if features is None else len(features)
     compiled = problem.loss.kernel() is not None and problem.samples.whole
-    if newton_pays(problem, size):
+    far = problem.design.is_far and features is None  # nothing visits one sample after the other
+    if newton_pays(problem, size) or (far and size <= _LARGEST):
         return NewtonEngine(problem, features, alpha, w, b)
     if compiled and problem.constraint.is_plain:
         return AscentEngine(problem, features, alpha, w, b, seed)

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from diht.numerics.compiling import MESSAGE, announced
+from diht.numerics.traffic import Traffic, watched
 from diht.report.text import percent, printable
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class LiveLine:
         terminal = sys.stdout.isatty() and sys.stderr.isatty()
         self._shown = wanted and terminal and find_spec("rich") is not None
         self._live: Any = None
+        self._last: Any = None
         self._listening = ExitStack()
 
     def __enter__(self) -> LiveLine:
@@ -40,6 +42,7 @@ class LiveLine:
             )
             self._live.start()
             self._listening.enter_context(announced(self.compiling))
+            self._listening.enter_context(watched(self.reading))
         return self
 
     def __exit__(
@@ -56,6 +59,13 @@ class LiveLine:
 
             self._live.update(Text(MESSAGE, style="dim"), refresh=True)
 
+    def reading(self, traffic: Traffic) -> None:
+        """Show how much has been read from disk beside the figures of the last evaluation."""
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text.assemble(self._last or "", (f"  {traffic}", "dim")))
+
     def __call__(self, iterate: Iterate, label: str = "") -> bool:
         """Show the figures of an evaluation; False, for this is no reason to stop."""
         if self._live is None:
@@ -70,5 +80,6 @@ class LiveLine:
         line.append(f"gap {percent(iterate.relative_gap)}  ", style="bold")
         line.append("" if iterate.n_open is None else f"{iterate.n_open:,} open nodes  ")
         line.append(f"{iterate.seconds:.0f} s  (Ctrl-C: stop and report)", style="dim")
+        self._last = line
         self._live.update(line)
         return False

@@ -100,7 +100,7 @@ class ProximalAscent:
         seed: int = 0,
     ) -> None:
         self.base, _ = design.raw()
-        self.strength = float(np.square(s) @ design.row_norms_sq())  # of a proximal term as curved as a sample's loss
+        self.strength = design.square_sum(np.square(s))  # of a proximal term as curved as a sample's loss
         self.part, self.matrix, self.norms = design.visits(features)
         self.copied = self.part is not self.base and self.part is not design
         codes = loss.kernel()

@@ -180,8 +180,8 @@ class MemorySamples(Samples):
         return np.asarray(np.abs(self.design.toarray(copy=False)).max(axis=0, initial=0.0))
 
     def formed(self) -> MemorySamples:
-        """Return the samples with X dense, in float64."""
-        return MemorySamples(self.design.formed(), self.y, self.s)
+        """Return the samples with X dense, in float64; as they are where X is far."""
+        return self if self.design.is_far else MemorySamples(self.design.formed(), self.y, self.s)
 
     def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
         """Compute the Gram matrix of some columns and the targets."""

@@ -161,7 +161,7 @@ class Compact:
 def compact(problem: Problem) -> Compact | None:
     """Return the problem without its empty columns but one, where they are many and k counts single features."""
     d = problem.shape[1]
-    if d < _MANY or not isinstance(problem.constraint, Cardinality):
+    if d < _MANY or not isinstance(problem.constraint, Cardinality) or problem.design.is_far:
         return None
     features = problem.design.occupied()
     if d - len(features) < max(_MANY, d // 2):

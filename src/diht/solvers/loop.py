@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from numbers import Real
 from threading import Lock
@@ -307,6 +308,7 @@ class _Loop:
             best_bound=self.best_bound,
             n_features=problem.n_used(point.fit.support[point.fit.values != 0.0]),
             n_open=point.n_open,
+            traffic=copy(problem.design.traffic),
         )
         self.trace.append(iterate)
         if self.told_to_stop(iterate):

@@ -130,12 +130,22 @@ class Relaxed(Solver):
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:
     """Choose the first working set by the size of g; None for all."""
+    inside, design = problem.constraint.free(len(g))[1], problem.design
+    most = problem.constraint.size - len(inside)
+    size = max(_FIRST * most, _AT_LEAST) + len(inside)
+    if newton_pays(problem, size):
+        return _leading(problem, g, size)
+    features = _leading(problem, g, max(_FIRST_OF_MANY * most, _AT_LEAST_OF_MANY) + len(inside))
+    if not design.is_far or (features is not None and design.keepable(features)):
+        return features
+    features = _leading(problem, g, size)  # a smaller one, if that fits into memory
+    return features if features is not None and design.keepable(features) else None
+
+
+def _leading(problem: Problem, g: Vector, size: int) -> Indices | None:
+    """Return so many features by the size of g; None for all."""
     d, constraint = len(g), problem.constraint
     _, inside, outside = constraint.free(d)
-    most = constraint.size - len(inside)
-    size = max(_FIRST * most, _AT_LEAST) + len(inside)
-    if not newton_pays(problem, size):
-        size = max(_FIRST_OF_MANY * most, _AT_LEAST_OF_MANY) + len(inside)
     if size >= d - len(outside):
         return np.setdiff1d(np.arange(d), outside) if len(outside) else None
     ranked = problem.pull_constraint.magnitudes(g)

@@ -89,9 +89,10 @@ class Auto(Solver):
         return state
 
     def _solved(self, stop: Callable[[], bool], problem: Problem) -> AutoState:
-        """Go through all stages but the last proofs on another problem, unless the time is up."""
-        state, proofs = AutoState(problem, Start(stop=stop), self.random_state), (SwapOptimality, Branching)
-        stages = tuple(stage for stage in self.stages if not isinstance(stage, proofs))
+        """Go through all stages but the last proofs on some of the rows, unless the time is up."""
+        state = AutoState(problem, Start(stop=stop), self.random_state)
+        left_out = RowSample, SwapOptimality, Branching
+        stages = tuple(stage for stage in self.stages if not isinstance(stage, left_out))
         with blas_threads(problem.design.long_products):
             for _ in _through(stages, state):
                 if stop():

@@ -77,6 +77,8 @@ class Profile:
     def is_branchable(self, n_features: int, is_wide: bool) -> bool:
         """Whether nodes of so many features in play take so little that a budget may hold those that close the gap."""
         problem = self.problem
+        if problem.design.is_far and not newton_pays(problem, n_features):  # nodes would read X
+            return False
         cost = problem.design.dense_gram_cost(n_features)
         if self.is_quadratic:
             return n_features <= (_FEW_BRANCHED if is_wide else MOST_SHIFTED) and cost <= _CHEAP_GRAM

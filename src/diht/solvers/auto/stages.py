@@ -272,7 +272,7 @@ def shifts(state: AutoState, gram: Callable[[Problem, Indices], Gram] = problem_
     while state.is_open:
         best, bound = state.best, state.proved
         features, ceiling = state.in_play()
-        if not 0 < len(features) <= most:
+        if not 0 < len(features) <= most or not problem.design.keepable(features):
             return
         most = PROGRESS * len(features)
         known = gram(problem, features)
@@ -409,7 +409,8 @@ class Branching(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        if not state.profile.is_branchable(len(state.in_play()[0]), state.exceeds(_WIDE)):
+        features, design = state.in_play()[0], state.problem.design
+        if not state.profile.is_branchable(len(features), state.exceeds(_WIDE)) or not design.keepable(features):
             return
         tree = state.tree = plant(state.problem, state.pool, state.proved, state.stop)
         look = _FIRST_LOOK * _BUDGET

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.bounds.duality import Bound, dual_from_primal, lower_bound, upper_bound
+from diht.bounds.duality import Bound, Screening, dual_from_primal, lower_bound, upper_bound
 from diht.bounds.shift import in_play
 from diht.fit import Fit
+from diht.numerics.memory import NotEnoughMemoryError
 from diht.problem import Problem
 from diht.refit import refit
 from diht.samples import Intercept
@@ -59,6 +61,40 @@ class Budget:
         return lambda: self.stop() or design.passes > limit
 
 
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """A problem whose samples are far away, on those features that it leaves in play, which are near."""
+
+    features: Indices
+    problem: Problem
+    n_features: int
+
+    @classmethod
+    def of(cls, problem: Problem, support: Indices) -> _Part | None:
+        """Return the part of a problem that may have some features; None where reads are cheap, or it does not fit."""
+        if not problem.design.is_far:
+            return None
+        d = problem.shape[1]
+        undecided = np.setdiff1d(np.arange(d), problem.constraint.free(d)[2])
+        features = problem.constraint.closure(np.union1d(undecided, support))
+        if len(features) == d or not problem.design.keepable(features):
+            return None
+        return cls(features, problem.restricted(features), d)
+
+    def entered(self, support: Indices) -> Indices:
+        """Return a support in the numbering of the part."""
+        return np.searchsorted(self.features, support)
+
+    def left(self, fit: Fit) -> Fit:
+        """Return a model in the numbering of the problem."""
+        return replace(fit, n_features=self.n_features, support=self.features[fit.support])
+
+    def leave(self, pool: Pool, into: Pool) -> None:
+        """Hand over the models that were met."""
+        for fit in pool:
+            into.add(self.left(fit))
+
+
 @dataclass(eq=False)
 class AutoState:
     """The problem, its incumbent and bound, and the work that is left."""
@@ -81,6 +117,7 @@ class AutoState:
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
     larger_ridges: list[tuple[float, float]] = field(default_factory=list)  # (e, B): a bound B for a ridge larger by e
+    screening: tuple[Bound, Screening] | None = None  # the last bound that features were screened by, and what it says
     refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
 
     def __post_init__(self) -> None:
@@ -170,7 +207,8 @@ class AutoState:
         self, support: Indices, w: Vector, b: Intercept, perturbations: int, reads: float, known: set[bytes]
     ) -> None:
         key = np.sort(support).tobytes()
-        close_enough = len(support) > _ALWAYS_SEARCHED and not self.exceeds(LOOSE)
+        costly = len(support) > _ALWAYS_SEARCHED or self.problem.design.is_far
+        close_enough = costly and not self.exceeds(LOOSE)
         if key in known | self.searched or close_enough or self.stop():
             return
         known.add(key)
@@ -191,10 +229,20 @@ class AutoState:
         pool: Pool | None = None,
     ) -> Fit:
         """Search from a support of this problem, or of one with another constraint or ridge."""
-        pool, stop = self.pool if pool is None else pool, stop or self.stop
-        return swap_search(
-            problem, support, w, b, perturbations=perturbations, random_state=self.random_state, stop=stop, pool=pool
-        )
+        pool, stop, part = self.pool if pool is None else pool, stop or self.stop, _Part.of(problem, support)
+        found = pool if part is None else Pool(pool.capacity)
+        settings: dict[str, Any] = {"perturbations": perturbations, "random_state": self.random_state, "stop": stop}
+        if part is None:
+            try:
+                return swap_search(problem, support, w, b, pool=found, **settings)
+            except NotEnoughMemoryError:  # for the candidates
+                fit = refit(problem, support, w, b, REFIT, stop)
+                pool.add(fit)
+                return fit
+        w = None if w is None else w[part.features]
+        fit = swap_search(part.problem, part.entered(support), w, b, pool=found, **settings)
+        part.leave(found, pool)
+        return part.left(fit)
 
     def settle(self) -> None:
         """Make swaps until none improves the incumbent, and keep what is proved of that."""
@@ -204,14 +252,24 @@ class AutoState:
         if undecided is None:
             self.swap_optimal = True
         else:
-            work = Effort.of_reads(self.problem.design, self.budget.reads)
-            patience = _PATIENCE + _IN_VAIN * work
-            left = swap_optimum(
-                undecided, self.best, effort=_EFFORT, patience=patience, stop=self.stop, pool=self.pool
-            ).left
+            left = self._swap_optimum(undecided)
             self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
         self.settled = self.best.support
         self.searched.add(self.settled.tobytes())
+
+    def _swap_optimum(self, undecided: Problem) -> float:
+        """Make swaps until none improves the incumbent; return what one can still gain at most."""
+        part, best = _Part.of(undecided, self.best.support), self.best
+        work = Effort.of_reads(self.problem.design, self.budget.reads)
+        settings: dict[str, Any] = {"effort": _EFFORT, "patience": _PATIENCE + _IN_VAIN * work, "stop": self.stop}
+        if part is None:
+            far = undecided.design.is_far  # each unit that is left out takes a read of X
+            return np.inf if far else swap_optimum(undecided, best, pool=self.pool, **settings).left
+        found = Pool(self.pool.capacity)
+        best = replace(best, n_features=len(part.features), support=part.entered(best.support))
+        left = swap_optimum(part.problem, best, pool=found, **settings).left
+        part.leave(found, self.pool)
+        return left
 
     def select_forward(self, b: Intercept) -> None:
         """Add features one by one, then swap, from an intercept."""
@@ -219,17 +277,21 @@ class AutoState:
         self.swap(self.problem, nothing, None, b, 0, self.budget.within(SEARCH_READS))
         self.descended.add(self.best.support.tobytes())
 
+    def _screening(self) -> Screening:
+        """Screen the features by the best bound, once."""
+        if self.screening is None or self.screening[0] is not self.proved:
+            self.screening = self.proved, self.proved.screening(self.problem)
+        return self.screening[1]
+
     def in_play(self) -> tuple[Indices, float]:
         """Return the features that a better model may use, and what any other costs at least."""
         attained = upper_bound(self.problem, self.best.w, self.best.b)
-        return in_play(self.problem, self.proved.screening(self.problem), attained)
+        return in_play(self.problem, self._screening(), attained)
 
     def screened(self) -> Problem | None:
         """The problem with what screening decides taken as decided; None where that is everything."""
-        problem, best, bound = self.problem, self.best, self.bound
-        assert bound is not None
-        attained = upper_bound(problem, best.w, best.b)
-        screening = bound.screening(problem)
+        problem, screening = self.problem, self._screening()
+        attained = upper_bound(problem, self.best.w, self.best.b)
         required, excluded = screening.required(attained), screening.excluded(attained)
         constraint = problem.constraint.restricted(required, excluded)
         room, inside, outside = constraint.free(problem.shape[1])
