@@ -27,6 +27,7 @@ ROOMS: list[tuple[str, ...]] = [
     ("search",),  # supports
     ("solvers", "theory"),  # the methods, and the loop that drives them all
     ("datasets",),
+    ("dask",),  # rows on the workers of a cluster
     ("persistence",),  # models in files
     ("estimators", "report"),
     ("experiments",),

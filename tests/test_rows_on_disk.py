@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import pickle
@@ -24,6 +25,7 @@ from diht import Problem, solve
 from diht.constraints.groups import constrained
 from diht.datasets import convert, open_dataset, read_table
 from diht.datasets.buffers import Buffers
+from diht.datasets.folder import _parsed
 from diht.losses import Loss
 from diht.numerics.memory import NotEnoughMemoryError
 from diht.numerics.traffic import watched
@@ -691,3 +693,22 @@ def test_commands_take_a_folder(tmp_path: Path, capsys) -> None:
     assert "rows: the targets are ['t'], got ['c0']" in refused(capsys, "fit", out, "--target", "c0")
     (out / "X-000001.npy").unlink()
     assert "X-000001.npy: no such file" in refused(capsys, "fit", out)
+
+
+@pytest.mark.parametrize("array", [np.ones((3, 4)), np.ones((0, 4), "f4"), np.arange(5, dtype="i4"), np.ones((7, 1))])
+def test_headers_are_read_without_pythons_parser(array, monkeypatch):
+    """It may fail where two threads use it at a time (Python 3.11)."""
+    file = io.BytesIO()
+    np.save(file, array)
+    monkeypatch.setattr("ast.literal_eval", None)
+    found = _parsed("file.npy", np.frombuffer(file.getvalue(), dtype=np.uint8))
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize("array", [np.asfortranarray(np.ones((3, 4))), np.array(["a"]), np.ones(3, complex)])
+def test_other_arrays_are_refused(array):
+    file = io.BytesIO()
+    np.save(file, array)
+    with pytest.raises(ValueError, match=r"^file\.npy: not an array, or a damaged one \(not an array of numbers"):
+        _parsed("file.npy", np.frombuffer(file.getvalue(), dtype=np.uint8))

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from diht.constraints.base import Cardinality, Constraint, as_constraint
 from diht.constraints.groups import over_targets
 from diht.constraints.limits import Limits
-from diht.design import LARGEST, Design, affine, as_design
+from diht.design import LARGEST, Design, Features, affine, as_design
 from diht.design.gram import PreciseGram
 from diht.losses import Loss, Squared, as_loss
 from diht.numerics.exact import dot, two_sum
@@ -142,21 +142,50 @@ class Problem:
         if n_targets > 1:
             samples = TargetSamples(samples, y, n_targets, loss.coupled)
             center, q = (None if values is None else np.tile(values, n_targets) for values in (center, q))
-        values: dict[str, Any] = {
-            "samples": samples,
-            "loss": loss,
-            "constraint": constraint,
-            "lam": lam,
-            "fit_intercept": bool(fit_intercept),
-            "center": center,
-            "scale": q,
-            "limits": limits,
-            "level": level,
-            "tail": tail,
-            "_memo": {},
-        }
-        for name, value in values.items():
+        self._set(samples, loss, constraint, lam, bool(fit_intercept), center, q, limits, level, tail)
+
+    def _set(self, *values: Any) -> None:
+        names = "samples", "loss", "constraint", "lam", "fit_intercept", "center", "scale", "limits", "level", "tail"
+        for name, value in zip((*names, "_memo"), (*values, {}), strict=True):
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def of_samples(
+        cls,
+        samples: Any,
+        loss: Loss,
+        k: int | Constraint,
+        lam: float,
+        fit_intercept: bool = False,
+        scale: Vector | None = None,
+        targets: tuple[Rows, int] | None = None,
+    ) -> Problem:
+        """State the problem of samples that live elsewhere, whose targets were checked and whose weights sum to one.
+
+        `targets` are those of several models, a row for each sample and model, and the number of models.
+        """
+        y, n_targets = (None, 1) if targets is None else targets
+        d = samples.design.shape[1]
+        constraint = over_targets(as_constraint(k), n_targets, d, loss.coupled)
+        constraint.check(n_targets * d)
+        level = 0.0
+        if fit_intercept and loss.of_differences and n_targets == 1:
+            samples, level = _levelled_there(samples)
+        center = zeros = None
+        if fit_intercept:
+            center, zeros = _centre_of(samples.design, *samples.moments(samples.full(1.0)))
+        if center is not None or scale is not None:
+            samples = samples.affine(center, scale, np.empty(0, dtype=np.int64) if zeros is None else zeros)
+        limits = constraint.limits
+        if scale is not None:
+            constraint = constraint.times(np.tile(scale, n_targets))
+        if n_targets > 1:
+            samples = TargetSamples(samples, y, n_targets, loss.coupled)
+            center, scale = (None if values is None else np.tile(values, n_targets) for values in (center, scale))
+        problem = object.__new__(cls)
+        ridge = _positive_number("lam", lam)
+        problem._set(samples, loss, constraint, ridge, fit_intercept, center, scale, limits, level, None)
+        return problem
 
     @property
     def precise_gram(self) -> PreciseGram | None:
@@ -274,9 +303,10 @@ class Problem:
     @cached_property
     def trivial_bound(self) -> float:
         """The bound of the dual point zero: no objective is below it."""
+        loss = self.loss
 
         def sums(y: Vector, s: Vector) -> tuple[float, float]:
-            at_zero = np.asarray(self.loss.conjugate(np.zeros_like(y), y))
+            at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
             return float(np.sum(s * at_zero)), float(s @ np.abs(at_zero))
 
         total, size = map(added, zip(*self.samples.each(sums), strict=True))
@@ -371,7 +401,10 @@ class Problem:
 
 def _center(design: Design, s: Vector) -> tuple[Vector, NDArray[np.int64]]:
     """Weighted means of the columns, and the constant columns, whose mean is their value to the last bit."""
-    mean, variance = design.moments(s)
+    return _centre_of(design, *design.moments(s))
+
+
+def _centre_of(design: Features, mean: Vector, variance: Vector) -> tuple[Vector, NDArray[np.int64]]:
     suspects = np.flatnonzero((mean != 0.0) & (variance <= 1e-24 * mean**2))
     if not suspects.size:
         return mean, suspects
@@ -411,6 +444,19 @@ def _levelled(y: Vector, s: Vector) -> tuple[Vector, float]:
     mean = float(s @ y) / float(s.sum())
     differences, lost = two_sum(y, -mean)
     return (y, 0.0) if np.any(lost) or 2.0 * np.abs(differences).max() > abs(mean) else (differences, mean)
+
+
+def _levelled_there(samples: Samples) -> tuple[Samples, float]:
+    """Do so where the samples are."""
+    mean = float(samples.mean(samples.y))
+
+    def exact(y: Vector, s: Vector) -> bool:
+        differences, lost = two_sum(y, -mean)
+        return not np.any(lost) and bool(2.0 * np.abs(differences).max() <= abs(mean))
+
+    if not all(samples.each(exact)):
+        return samples, 0.0
+    return samples.with_targets(samples.map(lambda y, s: y - mean)), mean
 
 
 def _positive_number(name: str, value: Any) -> float:

@@ -266,10 +266,10 @@ class Objective:
         problem, part = self.problem, self.part
         u = part.margins(x) if product is None else product
         if problem.fit_intercept:
-            b = part.best_intercept(self.loss, u, b, self.many)
-            u = part.shifted(u, b)
-        value = part.value(self.loss, u) + float(0.5 * problem.lam * (x @ x))
-        return Fit(problem.shape[1], self.support, x, b, value, u)
+            b, u, value = part.at_best_intercept(self.loss, u, b, self.many)
+        else:
+            value = part.value(self.loss, u)
+        return Fit(problem.shape[1], self.support, x, b, value + float(0.5 * problem.lam * (x @ x)), u)
 
     def nothing(self, b: Intercept) -> Fit:
         """Return the model without features."""

@@ -152,7 +152,8 @@ def feasible(problem: Problem, alpha: Rows) -> Rows:
     """Nearest dual point in F (and, with an intercept, with sum_i s_i alpha_i = 0)."""
     if problem.fit_intercept:
         return problem.samples.balanced(problem.loss, alpha)
-    return problem.samples.map(lambda y, s, a: problem.loss.project(a, y), alpha)
+    loss = problem.loss
+    return problem.samples.map(lambda y, s, a: loss.project(a, y), alpha)
 
 
 def gap(problem: Problem, w: Vector, alpha: Rows, b: Intercept = 0.0) -> float:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -44,6 +45,10 @@ MANIFEST = "manifest.json"
 _FORMAT, _VERSION = "diht rows", 1
 _CHUNK = 1 << 22  # bytes that are read at a time for a checksum
 _HEADER = 1 << 10  # bytes that the header of an array has at most
+# What numpy writes of an array of numbers in C order.
+_ARRAY = re.compile(
+    r"{'descr': '(?P<descr>[<>|][biuf]\d+)', 'fortran_order': False, 'shape': \((?P<shape>[\d, ]*)\), } *\n"
+)
 _NUMBERS = ("n_samples", "n_features", "nonzeros", "squares")
 _KINDS: dict[str, Any] = {
     "sparse": bool,
@@ -384,14 +389,19 @@ def _array(folder: str, name: str, files: dict[str, dict[str, Any]]) -> NDArray[
 
 
 def _parsed(path: str, content: NDArray[np.uint8]) -> NDArray[Any]:
-    """Return the array that the bytes of an npy file are, without a copy."""
+    """Return the array that the bytes of an npy file are, without a copy.
+
+    numpy reads headers by Python's parser of literals, which in Python 3.11 may fail where two threads use it at a time.
+    """
     header = io.BytesIO(content[:_HEADER].tobytes())
     try:
         if np.lib.format.read_magic(header) != (1, 0):
             raise ValueError("not version 1.0 of the format")
-        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(header)
-        if is_fortran or dtype.hasobject:
+        text = header.read(int.from_bytes(header.read(2), "little")).decode("latin-1")
+        known = _ARRAY.fullmatch(text)
+        if known is None:
             raise ValueError("not an array of numbers in C order")
-        return content[header.tell() :].view(dtype).reshape(shape)
+        shape = tuple(int(length) for length in known["shape"].split(",") if length.strip())
+        return content[header.tell() :].view(known["descr"]).reshape(shape)
     except ValueError as error:
         raise ValueError(f"{path}: not an array, or a damaged one ({one_line(error)})") from None

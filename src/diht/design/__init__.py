@@ -40,6 +40,7 @@ __all__ = [
     "affine",
     "as_design",
     "effective_n_threads",
+    "refuse_dask",
     "row_blocks",
     "spectral_bound",
     "stacked",
@@ -71,11 +72,22 @@ def as_design(X: Any, n_threads: int | None = None) -> Design:
         if n_threads is None or not isinstance(X, StoredDesign):
             return X
         return X.with_threads(effective_n_threads(n_threads))
+    refuse_dask("X", X)
     threads = effective_n_threads() if n_threads is None else effective_n_threads(n_threads)
     scipy_sparse = sys.modules.get("scipy.sparse")  # a sparse matrix cannot come from a scipy that is not loaded
     if scipy_sparse is not None and scipy_sparse.issparse(X):
         return _sparse(X, threads)
     return _dense(X, threads)
+
+
+def refuse_dask(name: str, given: Any) -> None:
+    """Raise ValueError for a Dask collection, whose rows would all be brought here."""
+    blocks = given if isinstance(given, list | tuple) else [given]
+    if any(hasattr(block, "__dask_graph__") for block in blocks[:1]):
+        raise ValueError(
+            f"{name} must not be a Dask collection here: fit and predict of SparseRegressor and SparseClassifier take one, and "
+            "sparse_path, where X and y are both such"
+        )
 
 
 def row_blocks(blocks: Sequence[Any], n_threads: int | None = None) -> Design:

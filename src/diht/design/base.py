@@ -421,7 +421,49 @@ class BlockWork(NamedTuple):
     u: Vector | None
 
 
-class StoredDesign(Design):
+class RowErrors(Features):
+    """Bounds on the rounding errors of products with a matrix as it is stored, of what is known of its rows and columns."""
+
+    roundings: int
+
+    @abstractmethod
+    def _column_counts(self) -> Vector:
+        """Return the number of stored entries of every column."""
+
+    @abstractmethod
+    def _max_row_count(self) -> int:
+        """Return the largest number of stored entries of a row."""
+
+    @abstractmethod
+    def largest_row_norm(self) -> float:
+        """Return the largest Euclidean norm of a row."""
+
+    def rmatvec_error(self, norm_c: float) -> Vector:
+        r"""Bound the rounding error of every entry of ``rmatvec(c)``.
+
+        :math:`|\mathrm{fl}(\sum_i x_{ij} c_i) - \sum_i x_{ij} c_i| \le \gamma_n \|c\| \|X_j\|` for any order of the sum, where n is
+        the number of entries of column j; the accumulators of the threads add one rounding each.
+        """
+        n = self._column_counts() + (self.n_threads + 2 + self.roundings)
+        relative = gamma(n)
+        bound: Vector = (norm_c * self.column_norms()) * relative
+        # The last factor covers the rounding of the norms and of this formula itself.
+        bound *= np.add(np.multiply(relative, 4.0, out=relative), 1.0, out=relative)
+        bound += np.multiply(n, SMALLEST, out=n)
+        return bound
+
+    def matvec_error(self, w: Vector) -> float:
+        r"""Bound the rounding error of every entry of ``matvec(w)``: :math:`\gamma_n \|w\| \max_i \|x_i\|`.
+
+        A product with 0 is exact, so that n is at most the number of nonzeros of w.
+        """
+        w = np.asarray(w, dtype=np.float64)
+        n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings
+        norm = float(np.linalg.norm(w)) * self.largest_row_norm()
+        return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)
+
+
+class StoredDesign(RowErrors, Design):
     """A matrix in this process's memory: cuts the rows among threads and counts passes; subclasses know the storage.
 
     `roundings` says how often an entry was rounded, relative to itself, before it was stored: error bounds are those of the
@@ -523,14 +565,6 @@ class StoredDesign(Design):
     @abstractmethod
     def _chunk_rows(self) -> int:
         """Return a number of rows that stay in the cache between gather and scatter."""
-
-    @abstractmethod
-    def _column_counts(self) -> Vector:
-        """Return the number of stored entries of every column."""
-
-    @abstractmethod
-    def _max_row_count(self) -> int:
-        """Return the largest number of stored entries of a row."""
 
     @abstractmethod
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
@@ -724,27 +758,3 @@ class StoredDesign(Design):
     def _left(self, s: Vector, center: Vector) -> Vector:
         """Return ``sum_i s_i (x_ij - center_j)`` for every column j; zero where a storage cannot tell it from rounding."""
         return np.zeros(self.shape[1])
-
-    def rmatvec_error(self, norm_c: float) -> Vector:
-        r"""Bound the rounding error of every entry of ``rmatvec(c)``.
-
-        :math:`|\mathrm{fl}(\sum_i x_{ij} c_i) - \sum_i x_{ij} c_i| \le \gamma_n \|c\| \|X_j\|` for any order of the sum, where n is
-        the number of entries of column j; the accumulators of the threads add one rounding each.
-        """
-        n = self._column_counts() + (self.n_threads + 2 + self.roundings)
-        relative = gamma(n)
-        bound: Vector = (norm_c * self.column_norms()) * relative
-        # The last factor covers the rounding of the norms and of this formula itself.
-        bound *= np.add(np.multiply(relative, 4.0, out=relative), 1.0, out=relative)
-        bound += np.multiply(n, SMALLEST, out=n)
-        return bound
-
-    def matvec_error(self, w: Vector) -> float:
-        r"""Bound the rounding error of every entry of ``matvec(w)``: :math:`\gamma_n \|w\| \max_i \|x_i\|`.
-
-        A product with 0 is exact, so that n is at most the number of nonzeros of w.
-        """
-        w = np.asarray(w, dtype=np.float64)
-        n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings
-        norm = float(np.linalg.norm(w)) * self.largest_row_norm()
-        return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)

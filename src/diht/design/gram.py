@@ -23,7 +23,7 @@ from diht.design.step import Vector
 from diht.design.view import AffineView
 from diht.numerics import exact
 
-__all__ = ["Gram", "PreciseGram", "gram", "precise_gram"]
+__all__ = ["Gram", "PreciseGram", "Products", "gram", "gram_of", "precise_gram", "products"]
 
 FLOOR = 2.0**-500  # the least size of a column: covers the products that underflow
 BLOCK = 8192  # rows whose products are added up first: the error of a sum grows with the number of its terms
@@ -78,21 +78,71 @@ def gram(design: Design, y: Vector, s: Vector, centred: bool, features: Index, k
 
     `known` is that of the first few of the features: only the other columns are computed.
     """
-    new = 0 if known is None else len(known.features)
-    everything = np.array_equal(features, np.arange(design.shape[1]))
-    part = design if everything else design.columns(features)
     total = float(s.sum())
-    target = (
-        y - float(s @ y) / total if centred else y
-    )  # any shift is as good to C, and this one is the best conditioned
+    new = 0 if known is None else len(known.features)
+    sums = products(design, y, s, float(s @ y) / total if centred else 0.0, features, new)
+    return gram_of(sums, features, getattr(design, "scale", None), total if centred else None, known)
+
+
+@dataclass(frozen=True, eq=False)
+class Products:
+    r"""Sums over samples that a Gram matrix is made of; those of several blocks of samples add up.
+
+    Attributes
+    ----------
+    columns : array of shape (d + 1, d - new)
+        Products of all columns, and of the target, with the new columns; of sparse ones as they are stored.
+    own, squares, left : arrays of shape (d + 1,)
+        Products with the target, weighted squares, and weighted sums, of every column and the target.
+    sparse : bool
+        Whether columns are still to be centred and scaled.
+    terms : int
+        Roundings of a sum.
+    """
+
+    columns: Vector
+    own: Vector
+    squares: Vector
+    left: Vector
+    sparse: bool
+    terms: int
+
+    @staticmethod
+    def added(parts: list[Products]) -> Products:
+        """Return the sums over all samples."""
+        columns, own, squares, left = (
+            np.asarray(sum(getattr(part, name) for part in parts)) for name in ("columns", "own", "squares", "left")
+        )
+        sparse, terms = parts[0].sparse, [part.terms for part in parts]
+        return Products(
+            columns, own, squares, left, sparse, (sum(terms) if sparse else max(terms)) + len(parts)
+        )  # fmt: skip
+
+
+def products(
+    design: Design, y: Vector, s: Vector, level: float, features: Index, new: int, sparse: bool | None = None
+) -> Products:
+    """Return the sums of some columns, those from `new` on with all, and the targets less a level.
+
+    Any level is as good where the matrix is centred; the mean is the best conditioned. `sparse` says whether stored entries are
+    paired, where blocks of samples have to agree.
+    """
+    everything = np.array_equal(features, np.arange(design.shape[1])) and not (sparse and len(design.parts()) > 1)
+    part = design if everything else design.columns(features)
     base = part.base if isinstance(part, AffineView) else part
-    if isinstance(base, SparseDesign) and base._stored <= SPARSE * base.shape[0] * base.shape[1]:
-        columns, own, size, error = _sparse_products(part, base, target, s, centred, new)
-    else:
-        columns, own, size, error = _dense_products(part, target, s, centred, new)
+    if sparse is None:
+        sparse = isinstance(base, SparseDesign) and base._stored <= SPARSE * base.shape[0] * base.shape[1]
+    sums = (_sparse_products if sparse else _dense_products)(part, y - level if level else y, s, new)
     if not everything:
         design.count_reads_of(part)
-    n = len(features)
+    return sums
+
+
+def gram_of(sums: Products, features: Index, scale: Vector | None, total: float | None, known: Gram | None) -> Gram:
+    """Return the Gram matrix of sums; `total`, of the weights, where it is centred; `scale` is that of all columns."""
+    n, new = len(features), 0 if known is None else len(known.features)
+    scale = None if scale is None else scale[features]
+    columns, own, size, error = (_sparse_matrix if sums.sparse else _dense_matrix)(sums, scale, total)
     square = columns[new:n]  # symmetric to the last bit
     columns[new:n] = np.triu(square) + np.triu(square, 1).T
     matrix = np.empty((n + 1, n + 1))
@@ -184,15 +234,8 @@ def precise_gram(design: Design, y: Vector, s: Vector, centred: bool) -> Precise
     return PreciseGram(matrix, small, size, 64.0 * float(gamma(n + 16)) ** 2, scale)
 
 
-def _dense_products(
-    part: Design, target: Vector, s: Vector, centred: bool, new: int
-) -> tuple[Vector, Vector, Vector, float]:
-    r"""Products of all columns with those from `new` on, and with the target; sizes, error.
-
-    Every factor :math:`\sqrt{s_i} z_{ij}` has a relative error of a few units, a product of two of them one of
-    :math:`\gamma_n` in units of the norms, n the rows of a block and the number of blocks. The design is centred up to the rounding
-    of its means: what is left, :math:`t_j = z_j^\top s`, takes :math:`t_i t_j / \sum s` off the entries, and joins the error.
-    """
+def _dense_products(part: Design, target: Vector, s: Vector, new: int) -> Products:
+    """Products of all columns with those from `new` on, and with the target, of columns as they are centred and scaled."""
     n, d = part.shape
     columns, own, squares, left = np.zeros((d + 1, d - new)), np.zeros(d + 1), np.zeros(d + 1), np.zeros(d + 1)
     root = np.sqrt(s)
@@ -209,38 +252,53 @@ def _dense_products(
         left += np.append(root[rows] @ Z, root[rows] @ r)
     columns[d] = own[new:d]
     terms = min(n, step) + -(-n // step) + 32  # of a sum within a block, and of those of the blocks
-    error = 2.0 * float(gamma(terms))
-    size = np.sqrt(squares) * (1.0 + 1e-9 + error) + FLOOR
-    if centred:
-        weight = float(np.sqrt(s.sum()))
-        left = np.abs(left) / weight + error * size
-        size = size + left * (1.0 + 1e-9) / np.sqrt(error)
-    return columns, own, size, error * (1.0 + 1e-6)
+    return Products(columns, own, squares, left, False, terms)
 
 
-def _sparse_products(
-    part: Design, base: SparseDesign, target: Vector, s: Vector, centred: bool, new: int
-) -> tuple[Vector, Vector, Vector, float]:
-    r"""The same of stored entries: :math:`X^\top S X - f f^\top / \sum s` with f = X's, divided by the scales.
+def _dense_matrix(sums: Products, scale: Vector | None, total: float | None) -> tuple[Vector, Vector, Vector, float]:
+    r"""Entries, sizes and error, of dense columns.
 
-    Sizes are those of the columns before centring, for so large are the errors.
+    Every factor :math:`\sqrt{s_i} z_{ij}` has a relative error of a few units, a product of two of them one of
+    :math:`\gamma_n` in units of the norms, n the rows of a block and the number of blocks. The design is centred up to the rounding
+    of its means: what is left, :math:`t_j = z_j^\top s`, takes :math:`t_i t_j / \sum s` off the entries, and joins the error.
     """
+    error = 2.0 * float(gamma(sums.terms))
+    size = np.sqrt(sums.squares) * (1.0 + 1e-9 + error) + FLOOR
+    if total is not None:
+        left = np.abs(sums.left) / float(np.sqrt(total)) + error * size
+        size = size + left * (1.0 + 1e-9) / np.sqrt(error)
+    return sums.columns, sums.own, size, error * (1.0 + 1e-6)
+
+
+def _sparse_products(part: Design, target: Vector, s: Vector, new: int) -> Products:
+    """The same of stored entries, before they are centred and scaled."""
     import scipy.sparse as sp
 
     n, d = part.shape
+    base: Any = part.base if isinstance(part, AffineView) else part
     X = sp.csr_array(base._by_rows(), shape=base.shape, copy=False).astype(np.float64)
     weighted = sp.csr_array(X.multiply(s[:, None]))
     columns: Any = np.empty((d + 1, d - new))
     columns[:d] = (X.T @ weighted[:, new:]).toarray()
     columns[d] = weighted[:, new:].T @ target
     own = np.append(weighted.T @ target, float(s @ target**2))
-    size = np.sqrt(np.append(weighted.multiply(X).sum(axis=0), own[d])) * (1.0 + 1e-9 + float(gamma(n + 32))) + FLOOR
-    if centred:
-        f, total = np.append(weighted.sum(axis=0), float(s @ target)), float(s.sum())
-        columns -= np.outer(f, f[new:d] / total)
-        own -= f * (f[d] / total)
-    scale = part.scale if isinstance(part, AffineView) else None
+    squares = np.append(weighted.multiply(X).sum(axis=0), own[d])
+    return Products(columns, own, squares, np.append(weighted.sum(axis=0), float(s @ target)), True, n + 32)
+
+
+def _sparse_matrix(sums: Products, scale: Vector | None, total: float | None) -> tuple[Vector, Vector, Vector, float]:
+    r"""Entries, sizes and error: :math:`X^\top S X - f f^\top / \sum s` with f = X's, divided by the scales.
+
+    Sizes are those of the columns before centring, for so large are the errors.
+    """
+    columns, own, d = sums.columns, sums.own, len(sums.own) - 1
+    new = d - columns.shape[1]
+    size = np.sqrt(sums.squares) * (1.0 + 1e-9 + float(gamma(sums.terms))) + FLOOR
+    if total is not None:
+        f = sums.left
+        columns = columns - np.outer(f, f[new:d] / total)
+        own = own - f * (f[d] / total)
     if scale is not None:
         q = np.append(scale, 1.0)
         columns, own, size = columns / q[:, None] / scale[new:], own / q, size / q * (1.0 + 1e-12) + FLOOR
-    return columns, own, size, 16.0 * float(gamma(n + 32))
+    return columns, own, size, 16.0 * float(gamma(sums.terms))

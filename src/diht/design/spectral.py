@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -52,30 +53,68 @@ def spectral_bound(design: Design, s: Vector, rows: Index | None = None) -> floa
     -------
     float
     """
-    block = _Block.of(design, s, rows)
+    block = WeightedRows.of(design, s, rows)
     known = _known.get(design)
     if rows is None and known is not None and np.array_equal(known[0], block.s):
         return known[1]
-    bound = _bound(block) if block.weights.size else 0.0
+    bound = bound_of(block) if block.weights.size else 0.0
     if rows is None:
         _known[design] = block.s.copy(), bound
     return bound
 
 
-def _bound(block: _Block) -> float:
+class Weighted(Protocol):
+    """Rows with their weights, as far as a bound needs to know them."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows, and of the columns."""
+
+    @property
+    def center(self) -> Vector | None:
+        """What is subtracted from the columns on the way."""
+
+    @property
+    def scale(self) -> Vector | None:
+        """What the columns are divided by on the way."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the smaller Gram matrix costs next to nothing."""
+
+    def total(self) -> float:
+        """Return the sum of the weights."""
+
+    def squares(self) -> float:
+        """Return ``sum_i s_i ||x_i||^2``."""
+
+    def is_nonnegative(self) -> bool:
+        """Whether no stored entry is negative."""
+
+    def sums(self) -> Vector:
+        """Compute ``X's``, not centred."""
+
+    def normal_product(self, z: Vector, centred: bool = True) -> Vector:
+        """Compute ``X' diag(s) X z``."""
+
+    def gram(self) -> Vector:
+        """Compute the smaller Gram matrix."""
+
+
+def bound_of(block: Weighted) -> float:
     """Return the least of the bounds that are worth their cost."""
     bound = _frobenius(block)
-    if _is_small(block):
+    if block.is_small:
         return min(bound, _gram_bound(block, bound))
     lower = 0.0
-    if block.design.is_nonnegative():
+    if block.is_nonnegative():
         positive, lower = _positive_bound(block)
         bound = min(bound, positive)
     return min(bound, _lanczos_bound(block, bound, lower))
 
 
 @dataclass(frozen=True)
-class _Block:
+class WeightedRows:
     """Some rows of a design with their weights."""
 
     design: Design
@@ -84,64 +123,115 @@ class _Block:
     weights: Vector  # s at these rows
 
     @staticmethod
-    def of(design: Design, s: Vector, rows: Index | None) -> _Block:
+    def of(design: Design, s: Vector, rows: Index | None) -> WeightedRows:
+        """Take some rows of a design, or all."""
         s = np.asarray(s, dtype=np.float64)
         rows = None if rows is None else np.asarray(rows, dtype=np.int64)
-        return _Block(design, s, rows, s if rows is None else s[rows])
+        return WeightedRows(design, s, rows, s if rows is None else s[rows])
 
-    def normal_product(self, z: Vector, design: Design | None = None) -> Vector:
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of these rows, and of the columns."""
+        return self.weights.size, self.design.shape[1]
+
+    @property
+    def center(self) -> Vector | None:
+        """What is subtracted from the columns on the way."""
+        return self.design.center if isinstance(self.design, AffineView) else None
+
+    @property
+    def scale(self) -> Vector | None:
+        """What the columns are divided by on the way."""
+        return self.design.scale if isinstance(self.design, AffineView) else None
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the smaller Gram matrix costs next to nothing."""
+        n, d = self.shape
+        if n <= d:
+            return n <= GRAM_SIDE and n * d <= GRAM_ENTRIES and n * n * d <= GRAM_FLOPS
+        return has_small_gram(n, d)
+
+    def total(self) -> float:
+        """Return the sum of the weights."""
+        return float(self.weights.sum())
+
+    def squares(self) -> float:
+        """Return ``sum_i s_i ||x_i||^2``."""
+        norms = self.design.row_norms_sq()
+        return float(self.weights @ (norms if self.rows is None else norms[self.rows]))
+
+    def is_nonnegative(self) -> bool:
+        """Whether no stored entry is negative."""
+        return self.design.is_nonnegative()
+
+    def _uncentred(self) -> Design:
+        view = self.design
+        return AffineView(view.base, None, view.scale) if isinstance(view, AffineView) else view
+
+    def sums(self) -> Vector:
+        """Compute ``X's``, not centred."""
+        return self._uncentred().rmatvec(self.weights, self.rows)
+
+    def normal_product(self, z: Vector, centred: bool = True) -> Vector:
         """Compute ``X' diag(s) X z`` over the rows, with one read of them."""
         n, d = self.design.shape
         g, zero = np.zeros(d), np.zeros(n)
         step = Step(None, "margin", store=False)
-        (design or self.design).block_step(step, z, 0.0, zero, zero, self.s, g, rows=self.rows)
+        design = self.design if centred else self._uncentred()
+        design.block_step(step, z, 0.0, zero, zero, self.s, g, rows=self.rows)
         return g
 
+    def gram(self) -> Vector:
+        """Compute the smaller Gram matrix."""
+        return self._gram_of_rows() if self.weights.size <= self.design.shape[1] else self.gram_of_columns()
 
-def _frobenius(block: _Block) -> float:
-    """Return the sum of the weighted squared row norms, rounded upwards."""
-    norms = block.design.row_norms_sq()
-    total = float(block.weights @ (norms if block.rows is None else norms[block.rows]))
-    n, d = block.design.shape
-    view = block.design
-    if isinstance(view, AffineView) and view.center is not None:
-        # The norm of the center is added and subtracted on the way, so its rounding is part of the error.
-        center = view.center if view.scale is None else view.center / view.scale
-        total += 4.0 * float(gamma(2 * d + 20)) * float(center @ center) * float(block.weights.sum())
-    return total * (1.0 + MARGIN + float(gamma(n + 2 * d + 20)))
+    def _gram_of_rows(self) -> Vector:
+        part = self._weighted(np.arange(self.weights.size))
+        return np.asarray(part @ part.T)
+
+    def gram_of_columns(self) -> Vector:
+        """Compute ``X' diag(s) X``, some rows at a time."""
+        n, d = self.shape
+        gram, chunk = np.zeros((d, d)), max(1, int(GRAM_ENTRIES) // (4 * d))
+        for start in range(0, n, chunk):
+            part = self._weighted(np.arange(start, min(start + chunk, n)))
+            gram += part.T @ part
+        return gram
+
+    def _weighted(self, at: Index) -> Vector:
+        part = self.design.toarray(at if self.rows is None else self.rows[at])
+        part *= np.sqrt(self.weights[at])[:, None]
+        return part
 
 
-def _is_small(block: _Block) -> bool:
-    """Whether the smaller Gram matrix costs next to nothing."""
-    n, d = block.weights.size, block.design.shape[1]
-    if n <= d:
-        return n <= GRAM_SIDE and n * d <= GRAM_ENTRIES and n * n * d <= GRAM_FLOPS
+def has_small_gram(n: int, d: int) -> bool:
+    """Whether the Gram matrix of the columns costs next to nothing."""
     return d <= GRAM_SIDE and n * d * d <= GRAM_FLOPS
 
 
-def _gram_bound(block: _Block, frobenius: float) -> float:
+def _frobenius(block: Weighted) -> float:
+    """Return the sum of the weighted squared row norms, rounded upwards."""
+    total = block.squares()
+    n, d = block.shape
+    if block.center is not None:
+        # The norm of the center is added and subtracted on the way, so its rounding is part of the error.
+        center = block.center if block.scale is None else block.center / block.scale
+        total += 4.0 * float(gamma(2 * d + 20)) * float(center @ center) * block.total()
+    return total * (1.0 + MARGIN + float(gamma(n + 2 * d + 20)))
+
+
+def _gram_bound(block: Weighted, frobenius: float) -> float:
     """Return the largest eigenvalue of the smaller Gram matrix plus a bound on its error, relative to the Frobenius norm."""
-    n, d = block.weights.size, block.design.shape[1]
-    chunk = n if n <= d else max(1, int(GRAM_ENTRIES) // (4 * d))
-    gram = np.zeros((min(n, d), min(n, d)))
-    for start in range(0, n, chunk):
-        rows = np.arange(start, min(start + chunk, n)) if block.rows is None else block.rows[start : start + chunk]
-        part = block.design.toarray(rows)
-        part *= np.sqrt(block.weights[start : start + chunk])[:, None]
-        gram += part @ part.T if n <= d else part.T @ part
-    largest = max(float(np.linalg.eigvalsh(gram)[-1]), 0.0)
-    return largest * (1.0 + MARGIN) + float(gamma(max(n, d) + 50)) * frobenius
+    largest = max(float(np.linalg.eigvalsh(block.gram())[-1]), 0.0)
+    return largest * (1.0 + MARGIN) + float(gamma(max(block.shape) + 50)) * frobenius
 
 
-def _positive_bound(block: _Block) -> tuple[float, float]:
+def _positive_bound(block: Weighted) -> tuple[float, float]:
     """Return the bound of Collatz and Wielandt for nonnegative data, and a lower bound if there is no center."""
-    view = block.design
-    center = view.center if isinstance(view, AffineView) else None
-    scale = view.scale if isinstance(view, AffineView) else None
-    scaled = AffineView(view.base, None, scale) if isinstance(view, AffineView) else view
-    n, d = view.shape
-    z = scaled.rmatvec(block.weights, block.rows)
-    total = float(block.weights.sum())
+    center, scale = block.center, block.scale
+    n, d = block.shape
+    z, total = block.sums(), block.total()
     shift = 0.0
     if center is not None and total > 0.0:
         shift = total * float(np.sum((center / (1.0 if scale is None else scale) - z / total) ** 2))
@@ -150,7 +240,7 @@ def _positive_bound(block: _Block) -> tuple[float, float]:
     for _ in range(POSITIVE_STEPS if filled.any() else 0):
         # Any positive z will do: a floor keeps the quotients clear of underflow.
         z = np.where(filled, np.maximum(z / z.max(), 1e-100), 0.0)
-        g = block.normal_product(z, scaled)
+        g = block.normal_product(z, centred=False)
         bound = min(bound, float(np.max(g[filled] / z[filled])))
         lower = max(lower, float(z @ g) / float(z @ z))
         if bound <= GOOD_RATIO * lower:
@@ -160,9 +250,9 @@ def _positive_bound(block: _Block) -> tuple[float, float]:
     return bound, lower if center is None else 0.0
 
 
-def _lanczos_bound(block: _Block, bound: float, lower: float) -> float:
+def _lanczos_bound(block: Weighted, bound: float, lower: float) -> float:
     """Return a bound by Lanczos' method, or the given one as soon as it is clear that it cannot be beaten."""
-    d = block.design.shape[1]
+    d = block.shape[1]
     log_failure = math.log(1.648 * math.sqrt(d) / FAILURE)
     slack = [min(1.0, (log_failure / (2 * q - 1)) ** 2) for q in range(1, LANCZOS_STEPS + 1)]
     worth = bound * (1.0 - slack[-1]) / LANCZOS_GAIN  # a larger value cannot lead to a bound that is much better

@@ -8,7 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from diht.design.base import NO_INDEX, SMALLEST, UNIT, Design, Features, Index, StoredDesign, Visits, frozen, gamma
+from diht.design.base import (
+    NO_INDEX,
+    SMALLEST,
+    UNIT,
+    Design,
+    Features,
+    Index,
+    RowErrors,
+    StoredDesign,
+    Visits,
+    frozen,
+    gamma,
+)
 from diht.design.dense import SMALL, DenseDesign
 from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
@@ -106,7 +118,60 @@ class FormedView(DenseDesign):
         return FormedView(self.view, np.take(self._X, support, axis=1), features)
 
 
-class AffineView(Design):
+class AffineErrors(Features):
+    """Bounds on the rounding errors of products with a matrix whose columns are shifted and scaled on the way."""
+
+    base: RowErrors
+    center: Vector | None
+    scale: Vector | None
+
+    def _raw(self, w: Vector) -> tuple[Vector, float]:
+        """Return ``w / scale`` and its product with the center."""
+        w = np.asarray(w, dtype=np.float64)
+        if self.scale is not None:
+            w = w / self.scale
+        return w, 0.0 if self.center is None else float(self.center @ w)
+
+    def read_norms(self) -> Vector:
+        """Norms of the columns of the base plus those of their centres."""
+        norms = self.base.column_norms()
+        if self.center is not None:
+            norms = norms + np.sqrt(self.shape[0]) * np.abs(self.center)
+        return norms if self.scale is None else norms / self.scale
+
+    def rmatvec_error(self, norm_c: float) -> Vector:
+        r"""Bound the rounding error of every entry of ``rmatvec(c)``.
+
+        To the error of :math:`X_j^\top c` come those of the sum of c, at most :math:`\gamma_N \sqrt N \|c\|`, of its product with
+        the center, of the subtraction and of the division, each relative to what it acts on.
+        """
+        error = self.base.rmatvec_error(norm_c)
+        size = norm_c * self.base.column_norms()
+        if self.center is not None:
+            n = self.shape[0]
+            shift = np.abs(self.center) * (norm_c * np.sqrt(n))
+            error = error + gamma(n + self.n_threads + self.base.roundings + 4) * shift
+            size = size + shift
+        error = error + 4.0 * UNIT * size + 2.0 * SMALLEST
+        if self.scale is not None:
+            error = error / self.scale
+        return np.asarray(error * (1.0 + 16.0 * gamma(self.shape[0])) + 4.0 * SMALLEST)
+
+    def matvec_error(self, w: Vector) -> float:
+        """Bound the rounding error of every entry of ``matvec(w)``."""
+        raw, _ = self._raw(w)
+        n = int(np.count_nonzero(raw))
+        error = self.base.matvec_error(raw)
+        size = float(np.linalg.norm(raw)) * self.base.largest_row_norm()
+        if self.center is not None:
+            shift = float(np.abs(self.center) @ np.abs(raw))
+            error += float(gamma(n + 4)) * shift
+            size += shift
+        # The quotient w / scale and the subtraction are rounded once each, relative to what they act on.
+        return float((error + 4.0 * UNIT * size) * (1.0 + 16.0 * gamma(max(n, self.shape[1]))) + 4.0 * SMALLEST)
+
+
+class AffineView(AffineErrors, Design):
     r"""The matrix :math:`Z = (X - 1 m^\top) Q^{-1}` with :math:`m` the centers and :math:`Q` the diagonal of the scales.
 
     Every product is one of the base matrix, in raw coordinates: :math:`Z w = X Q^{-1} w - 1 (m \cdot Q^{-1} w)` and
@@ -130,12 +195,12 @@ class AffineView(Design):
     ) -> None:
         if not isinstance(base, StoredDesign):
             raise TypeError(f"base must be stored data, got {type(base).__name__}")
-        self.base = base
+        self.base: StoredDesign = base
         self.shape = base.shape
         self.dtype = base.dtype
         self.n_threads = base.n_threads
-        self.center: Vector | None = None if center is None else self._checked(center, "center")
-        self.scale: Vector | None = None if scale is None else self._checked(scale, "scale")
+        self.center = None if center is None else self._checked(center, "center")
+        self.scale = None if scale is None else self._checked(scale, "scale")
         if self.scale is not None and not np.all(self.scale > 0):
             raise ValueError("scale must be positive")
         self.zeros = NO_INDEX if zeros is None else np.asarray(zeros, dtype=np.int64)
@@ -172,13 +237,6 @@ class AffineView(Design):
         self.base.count_reads_of(part)
 
     # Products
-
-    def _raw(self, w: Vector) -> tuple[Vector, float]:
-        """Return ``w / scale`` and its product with the center."""
-        w = np.asarray(w, dtype=np.float64)
-        if self.scale is not None:
-            w = w / self.scale
-        return w, 0.0 if self.center is None else float(self.center @ w)
 
     def _back(self, g: Vector, total: float) -> Vector:
         """Turn ``X'c`` in place into ``Z'c``, given the sum of ``c``."""
@@ -361,13 +419,6 @@ class AffineView(Design):
             self.base._passes += 1.0
         return self._column_norms
 
-    def read_norms(self) -> Vector:
-        """Norms of the columns of the base plus those of their centres."""
-        norms = self.base.column_norms()
-        if self.center is not None:
-            norms = norms + np.sqrt(self.shape[0]) * np.abs(self.center)
-        return norms if self.scale is None else norms / self.scale
-
     def spread(self, c: Vector, center: Vector) -> Vector:
         """Compute ``sum_i c_i (z_ij - center_j)^2`` for every column j."""
         raw = center if self.scale is None else center * self.scale
@@ -386,36 +437,3 @@ class AffineView(Design):
     def is_nonnegative(self) -> bool:
         """Whether no entry of the base matrix is negative."""
         return self.base.is_nonnegative()
-
-    # Error bounds
-
-    def rmatvec_error(self, norm_c: float) -> Vector:
-        r"""Bound the rounding error of every entry of ``rmatvec(c)``.
-
-        To the error of :math:`X_j^\top c` come those of the sum of c, at most :math:`\gamma_N \sqrt N \|c\|`, of its product with
-        the center, of the subtraction and of the division, each relative to what it acts on.
-        """
-        error = self.base.rmatvec_error(norm_c)
-        size = norm_c * self.base.column_norms()
-        if self.center is not None:
-            n = self.shape[0]
-            shift = np.abs(self.center) * (norm_c * np.sqrt(n))
-            error = error + gamma(n + self.n_threads + 4) * shift
-            size = size + shift
-        error = error + 4.0 * UNIT * size + 2.0 * SMALLEST
-        if self.scale is not None:
-            error = error / self.scale
-        return np.asarray(error * (1.0 + 16.0 * gamma(self.shape[0])) + 4.0 * SMALLEST)
-
-    def matvec_error(self, w: Vector) -> float:
-        """Bound the rounding error of every entry of ``matvec(w)``."""
-        raw, _ = self._raw(w)
-        n = int(np.count_nonzero(raw))
-        error = self.base.matvec_error(raw)
-        size = float(np.linalg.norm(raw)) * self.base.largest_row_norm()
-        if self.center is not None:
-            shift = float(np.abs(self.center) @ np.abs(raw))
-            error += float(gamma(n + 4)) * shift
-            size += shift
-        # The quotient w / scale and the subtraction are rounded once each, relative to what they act on.
-        return float((error + 4.0 * UNIT * size) * (1.0 + 16.0 * gamma(max(n, self.shape[1]))) + 4.0 * SMALLEST)

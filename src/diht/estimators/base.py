@@ -23,13 +23,15 @@ from threadpoolctl import threadpool_limits
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
-from diht.design import Design, as_design, effective_n_threads
+from diht.design import LARGEST, Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
+from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
 from diht.losses import ALL_LOSSES, Loss
 from diht.numerics.compiling import printed
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
+from diht.samples import Rows, Samples
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
 
@@ -70,30 +72,77 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         a warm start begins from.
         """
         loss = self._fitted_loss()
-        previous = None if previous is None or len(previous) != len(targets) else previous
-        seconds: Any = self.time_limit
-        if isinstance(seconds, Real):
-            seconds = float(seconds) / len(targets)
-        results, coefs = [], []
         with blas_threads(self.n_jobs), printed(self.verbose):
             design = as_design(X, self.n_jobs)
             constraint = self._constraint(X.shape[1])
             scale = column_scales(design, s, constraint) if self.standardize else None
-            for j, (label, y) in enumerate(targets.items()):
-                problem = Problem(
+
+            def problem(y: Vector) -> Problem:
+                return Problem(
                     design, y, loss, constraint, self._ridge, s, self.fit_intercept, scale=scale, offset=offset
                 )
-                start = None if previous is None else self._start(problem, previous[j], j, scale)
-                callback = self._callback(label, tasks, scale, X.dtype)
-                if tasks is not None:
-                    tasks.begin_problem()
-                method = self._solver()
-                result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
-                if tasks is not None:
-                    tasks.end_problem()
-                results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
-                coefs.append(result.coef)
-        self._keep(results, np.vstack(coefs))
+
+            results = self._results(targets, problem, scale, X.dtype, previous, tasks)
+        self._keep(results, X.shape[0])
+
+    def _results(
+        self,
+        targets: dict[str, Any],
+        problem_of: Callable[[Any], Problem],
+        scale: Vector | None,
+        dtype: Any,
+        previous: list[Result] | None,
+        tasks: FitTasks | None,
+    ) -> list[Result]:
+        """Solve the problem of each of the targets."""
+        previous = None if previous is None or len(previous) != len(targets) else previous
+        seconds: Any = self.time_limit
+        if isinstance(seconds, Real):
+            seconds = float(seconds) / len(targets)
+        results = []
+        for j, (label, y) in enumerate(targets.items()):
+            problem = problem_of(y)
+            start = None if previous is None else self._start(problem, previous[j], j, scale)
+            callback = self._callback(label, tasks, scale, np.dtype(dtype))
+            if tasks is not None:
+                tasks.begin_problem()
+            method = self._solver()
+            result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
+            if tasks is not None:
+                tasks.end_problem()
+            results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
+        return results
+
+    # Rows on the workers of a Dask cluster
+
+    def _fit_dask(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Fit where the rows are; in this process where there is no client."""
+        from diht.dask.data import active_client, loaded, loaded_here
+
+        client, classes = active_client(), self._task == "classification"
+        if client is None:
+            return self.fit(*loaded_here(X, y, sample_weight, classes))
+        with loaded(client, X, y, sample_weight, classes) as data, printed(self.verbose):
+            samples, targets = self._targets_there(data)
+            loss = self._fitted_loss()
+            for rows, _ in targets.values():
+                check_targets_there(samples, loss, rows)
+            d, dtype = samples.design.shape[1], samples.design.dtype
+            previous = self._previous(d)
+            set_features(self, d, data.names)
+            constraint = self._constraint(d)
+            scale = scales_there(samples, constraint) if self.standardize else None
+
+            def problem(given: tuple[Any, int]) -> Problem:
+                return problem_there(samples, given, loss, constraint, self._ridge, self.fit_intercept, scale)
+
+            tasks = FitTasks.of(self, X, y, sample_weight, len(targets))
+            results = self._results(targets, problem, scale, dtype, previous, tasks)
+            # What is as long as the samples stays where they are, and goes with them.
+            self._keep([result.without_proof() for result in results], samples.size)
+            if tasks is not None:
+                tasks.end()
+        return self
 
     def _start(self, problem: Problem, result: Result, j: int, scale: Vector | None) -> Result | None:
         """Return an earlier result of as many targets, its coefficients for the columns as they are scaled now."""
@@ -178,14 +227,14 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         """Return the attributes that predictions need; `coef` has one row a target."""
         return {"coef_": coef, "intercept_": intercept, "support_": np.flatnonzero(coef.any(axis=0))}
 
-    def _keep(self, results: list[Result], coef: Array) -> None:
+    def _keep(self, results: list[Result], n_samples: int) -> None:
         """Copy the figures; single ones where there is a single target."""
-        several = len(results) > 1
+        several, coef = len(results) > 1, np.vstack([result.coef for result in results])
         intercepts = np.concatenate([np.atleast_1d(result.intercept) for result in results])
         self.__dict__ |= self._model(coef, intercepts.astype(coef.dtype))
         self.result_ = results if several else results[0]
         self.certificate_ = [result.certificate for result in results] if several else results[0].certificate
-        self.n_samples_fit_ = int(results[0].alpha.shape[-1])
+        self.n_samples_fit_ = n_samples
         for name in ("objective", "lower_bound", "gap"):
             figures = [float(getattr(result, name)) for result in results]
             setattr(self, f"{name}_", np.array(figures) if several else figures[0])
@@ -239,6 +288,22 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         mask[self.support_] = True
         return mask
 
+    @lazy_for_dask
+    def transform(self, X: Any) -> Any:
+        """Keep the features of the model.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+            The samples.
+
+        Returns
+        -------
+        array or sparse matrix of shape (n_samples, n_selected_features)
+            Their columns of the features with a nonzero coefficient.
+        """
+        return super().transform(X)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -248,6 +313,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
 def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
     """Return X, and y where it is given, as scikit-learn checks them; a column without numbers is refused by its name."""
+    for name, given in zip(("X", "y"), (X, *y), strict=False):
+        refuse_dask(name, given)
     if isinstance(X, Design):
         return _validated_design(estimator, X, *y, **settings)
     kinds = getattr(X, "dtypes", None)
@@ -265,10 +332,7 @@ def _validated_design(
     """Return a design, whose values were checked when it was made, and y as scikit-learn checks it."""
     name, names = type(estimator).__name__, X.feature_names
     if reset:
-        estimator.n_features_in_ = X.shape[1]
-        estimator.__dict__.pop("feature_names_in_", None)
-        if names is not None:
-            estimator.feature_names_in_ = np.array(names, dtype=object)
+        set_features(estimator, X.shape[1], names)
     elif X.shape[1] != estimator.n_features_in_:
         raise ValueError(
             f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input."
@@ -279,6 +343,14 @@ def _validated_design(
         return X
     rows = np.empty((X.shape[0], 0))  # only its length is looked at
     return X, check_X_y(rows, *y, ensure_min_features=0, estimator=estimator, **settings)[1]
+
+
+def set_features(estimator: Any, n_features: int, names: tuple[str, ...] | None) -> None:
+    """Keep the number of the features, and their names where they have some."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)
+    if names is not None:
+        estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
 def _check_kind(what: str, column: Any, kind: Any) -> None:
@@ -298,20 +370,25 @@ def _check_dates(what: str, kind: Any) -> None:
 
 def class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray[np.intp]) -> Vector:
     """Multiply the weights by those of the classes; every class must keep some weight."""
-    totals = np.bincount(codes, weights=s)
+    factors = class_factors(np.asarray(np.bincount(codes, weights=s), dtype=np.float64), class_weight, classes)
+    return s if class_weight is None else normalised_weights(s * factors[codes], len(s))
+
+
+def class_factors(totals: Vector, class_weight: Any, classes: Array) -> Vector:
+    """Return what the weights of each class, which sum to `totals`, are multiplied by."""
     if class_weight is None:
         factors = np.ones(len(classes))
     elif isinstance(class_weight, str) and class_weight == "balanced":
         factors = 1.0 / np.where(totals > 0, totals, 1.0)
     else:
-        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes])
+        factors = compute_class_weight(class_weight, classes=classes, y=classes)
         if not np.all(factors >= 0):
             raise ValueError(f"class_weight must not be negative, got {class_weight!r}")
     empty = np.flatnonzero(totals * factors == 0)
     if len(empty):
         name = classes.tolist()[empty[0]]
         raise ValueError(f"every class needs some weight, but class {name!r} has none, or none beside the others")
-    return s if class_weight is None else normalised_weights(s * factors[codes], len(s))
+    return np.asarray(factors)
 
 
 def class_targets(n_classes: int, codes: NDArray[Any], loss: Loss) -> tuple[NDArray[np.float64], Loss]:
@@ -330,6 +407,47 @@ def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
     variance 0; a group of such columns has scale 1.
     """
     return scales_of(*design.moments(s), len(s), constraint)
+
+
+def scales_there(samples: Samples, constraint: Constraint) -> Vector:
+    """Return the same of samples that live elsewhere."""
+    mean, variance = samples.moments(samples.full(1.0))
+    return scales_of(mean, variance, samples.size, constraint)
+
+
+def class_targets_there(samples: Samples, n_classes: int, loss: Loss) -> tuple[tuple[Rows, int], Loss]:
+    """Return the targets, and their number, of samples whose targets are the numbers of their classes, and the loss."""
+    if n_classes == 2:
+        return (samples.map(lambda y, s: np.where(y == 1.0, 1.0, -1.0)), 1), loss
+    loss = loss.of_classes()
+    low = 0.0 if loss.coupled else -1.0
+    return (samples.map(lambda y, s: np.where(y == np.arange(n_classes)[:, None], 1.0, low)), n_classes), loss
+
+
+def check_targets_there(samples: Samples, loss: Loss, rows: Rows) -> None:
+    """Raise ValueError where a target is not one that the loss is made for, or is too large."""
+
+    def wrong(y: Vector, s: Vector, given: Vector) -> str:
+        try:
+            loss.check_targets(given)
+        except ValueError as error:
+            return str(error)
+        largest = float(np.abs(given).max())
+        return f"y must not hold numbers beyond {LARGEST:g} in size, got {largest:g}" if largest > LARGEST else ""
+
+    found = [message for message in samples.each(wrong, rows) if message]
+    if found:
+        raise ValueError(found[0])
+
+
+def problem_there(
+    samples: Any, targets: tuple[Rows, int], loss: Loss, constraint: Constraint, lam: Any, intercept: bool, scale: Any
+) -> Problem:
+    """State the problem of samples that live elsewhere, with these targets and their number."""
+    rows, n_targets = targets
+    several = targets if n_targets > 1 else None
+    own = samples if several else samples.with_targets(rows)
+    return Problem.of_samples(own, loss, constraint, lam, intercept, scale, several)
 
 
 def scales_of(mean: Vector, variance: Vector, n_samples: int, constraint: Constraint) -> Vector:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,11 +12,26 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
-from diht.estimators.base import SparseLinearModel, class_targets, class_weighted, declared, validated
+from diht.dask import is_dask
+from diht.estimators.base import (
+    SparseLinearModel,
+    class_factors,
+    class_targets,
+    class_targets_there,
+    class_weighted,
+    declared,
+    validated,
+)
 from diht.estimators.callbacks import FitTasks, ends_callbacks
+from diht.estimators.lazy import lazy_for_dask
 from diht.losses import Loss, losses_with_probabilities
 from diht.problem import normalised_weights
+from diht.samples import Rows
 from diht.solvers import Solver
+
+if TYPE_CHECKING:
+    from diht.dask.data import RemoteData
+    from diht.samples.remote import RemoteSamples
 
 __all__ = ["SparseClassifier"]
 
@@ -232,6 +247,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         SparseClassifier
             The estimator itself.
         """
+        if is_dask(X):
+            fitted: SparseClassifier = self._fit_dask(X, y, sample_weight)
+            return fitted
         data = X
         X, y = validated(self, X, y, ensure_all_finite=False)  # the design finds what is not finite
         check_classification_targets(y)
@@ -249,14 +267,39 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             tasks.end()
         return self
 
-    def _class_targets(self, classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
-        """Return the targets of each problem by what to print before a line."""
+    def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, tuple[Rows, int]]]:
+        """Return the samples, weighted, and the targets of each problem with their number, of rows that live elsewhere."""
+        assert data.classes is not None
+        classes, samples, n = data.classes, data.samples, len(data.classes)
+        self._check_multiclass(n)
+        totals = np.sum(samples.each(lambda y, s: np.bincount(y.astype(np.int64), s, n)), axis=0)
+        factors = class_factors(totals, self.class_weight, classes)
+        if self.class_weight is not None:
+            factors = factors / float(factors @ totals)
+            samples = samples.with_weights(samples.map(lambda y, s: s * factors[y.astype(np.int64)]))
+        if not np.array_equal(getattr(self, "classes_", ()), classes):
+            self.__dict__.pop("result_", None)  # nothing to begin from
+        self.classes_ = classes
+
+        def against_rest(j: int) -> Rows:
+            return samples.map(lambda y, s: np.where(y == j, 1.0, -1.0))
+
+        if self.multiclass == "ovr" and n > 2:
+            labels = enumerate(classes.tolist())
+            return samples, {f"class {label!r}: ": (against_rest(j), 1) for j, label in labels}
+        return samples, {"": class_targets_there(samples, n, self._loss())[0]}
+
+    def _check_multiclass(self, n_classes: int) -> None:
         if self.multiclass not in ("shared", "ovr"):
             raise ValueError(f"multiclass must be 'shared' or 'ovr', got {self.multiclass!r}")
+        if self.multiclass == "ovr" and n_classes > 2 and self._loss().coupled:
+            raise ValueError(f"multiclass='ovr' cannot be used with loss={self.loss!r}, which is one of all classes")
+
+    def _class_targets(self, classes: Array, codes: NDArray[np.intp]) -> dict[str, Vector]:
+        """Return the targets of each problem by what to print before a line."""
+        self._check_multiclass(len(classes))
         if self.multiclass == "shared" or len(classes) == 2:
             return {"": class_targets(len(classes), codes, self._loss())[0]}
-        if self._loss().coupled:
-            raise ValueError(f"multiclass='ovr' cannot be used with loss={self.loss!r}, which is one of all classes")
         return {f"class {label!r}: ": np.where(codes == j, 1.0, -1.0) for j, label in enumerate(classes.tolist())}
 
     @property
@@ -280,6 +323,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
     def _lam(self) -> float:
         return super()._lam * (self._loss().of_two_classes()[1] if self._n_classes == 2 else 1.0)
 
+    @lazy_for_dask
     def decision_function(self, X: Any) -> Array:
         """Compute x.w + b.
 
@@ -296,6 +340,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         scores = self._scores(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
+    @lazy_for_dask
     def predict(self, X: Any) -> Array:
         """Predict classes.
 
@@ -315,6 +360,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         return labels
 
     @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @lazy_for_dask
     def predict_proba(self, X: Any) -> Array:
         """Compute the probabilities of the classes; for losses that are likelihoods.
 
@@ -331,6 +377,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
     @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @lazy_for_dask
     def predict_log_proba(self, X: Any) -> Array:
         """Compute the logarithms of the probabilities of the classes; for losses that are likelihoods.
 

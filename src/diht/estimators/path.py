@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,18 +14,30 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
-from diht.design import Design, as_design
-from diht.estimators.base import blas_threads, class_targets, column_scales
+from diht.dask import is_dask
+from diht.design import Design, as_design, refuse_dask
+from diht.estimators.base import (
+    blas_threads,
+    check_targets_there,
+    class_targets,
+    class_targets_there,
+    column_scales,
+    problem_there,
+    scales_there,
+)
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.problem import Problem, normalised_weights
 from diht.result import Certificate, Result, rounded_down, used
+from diht.samples import Rows
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+    from diht.dask.data import RemoteData
 
 __all__ = ["Path", "PathPoint", "sparse_path"]
 
@@ -334,18 +346,13 @@ def sparse_path(
     >>> path[int(np.argmin(path.criterion("ebic")))].k
     3
     """
-    names = feature_names(X)
-    if not isinstance(X, Design):
-        X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-    n, d = X.shape
-    y, named = as_targets(y, as_loss(loss))
-    ks = checked_ks(ks, *choices_among(d, names, keep, groups))
-    constraint = constraint_of(ks[-1], d, names, keep, groups, sign, bounds)
-    grid = checked_lams(lams)
-    s = normalised_weights(sample_weight, n)
-    with blas_threads(n_jobs), printed(verbose):
-        design = as_design(X, n_jobs)
-        scale = column_scales(design, s, constraint) if standardize else None
+    named = as_loss(loss)
+
+    def solved(data: _Data) -> Path:
+        d, names = data.n_features, data.names
+        counts = checked_ks(ks, *choices_among(d, names, keep, groups))
+        constraint = constraint_of(counts[-1], d, names, keep, groups, sign, bounds)
+        grid = checked_lams(lams)
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, standardize)
@@ -353,10 +360,79 @@ def sparse_path(
                 print(point)
             return callback is not None and bool(callback(point))
 
-        problem = Problem(design, y, named, constraint, grid[-1], s, fit_intercept, scale=scale, offset=offset)
-        results = solve_path(problem, ks, grid, solver, tol, time_limit, random_state, tell)
-    points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
-    return Path(points, names or default_names(d), named, counted(sample_weight, n), constraint)
+        problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
+        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell)
+        points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
+        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint)
+
+    with blas_threads(n_jobs), printed(verbose):
+        client = None
+        if is_dask(X):
+            from diht.dask.data import active_client, loaded, loaded_here
+
+            client, classes = active_client(), named.task == "classification"
+            if client is None:
+                X, y, sample_weight = loaded_here(X, y, sample_weight, classes)
+            elif offset is not None:
+                raise ValueError("offset cannot be used where X is a Dask collection")
+            else:
+                with loaded(client, X, y, sample_weight, classes) as there:
+                    return solved(_There(there, named)).without_proof()
+        return solved(_Here(X, y, named, sample_weight, offset, n_jobs))
+
+
+class _Data(Protocol):
+    """Where the rows of a path are."""
+
+    n_features: int
+    names: tuple[str, ...] | None
+    n_samples: float
+    loss: Loss
+
+    def problem(self, constraint: Constraint, lam: float, fit_intercept: bool, standardize: bool) -> Problem:
+        """State the problem."""
+        ...
+
+
+class _Here:
+    """Rows in this process."""
+
+    def __init__(self, X: Any, y: Any, loss: Loss, sample_weight: Any, offset: Any, n_jobs: int | None) -> None:
+        self.names = feature_names(X)
+        refuse_dask("y", y)
+        if not isinstance(X, Design):
+            X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+        n, self.n_features = X.shape
+        self._y, self.loss = as_targets(y, loss)
+        self._s, self._offset, self._design = normalised_weights(sample_weight, n), offset, as_design(X, n_jobs)
+        self.n_samples = counted(sample_weight, n)
+
+    def problem(self, constraint: Constraint, lam: float, fit_intercept: bool, standardize: bool) -> Problem:
+        """State the problem."""
+        design, s = self._design, self._s
+        scale = column_scales(design, s, constraint) if standardize else None
+        return Problem(design, self._y, self.loss, constraint, lam, s, fit_intercept, scale=scale, offset=self._offset)
+
+
+class _There:
+    """Rows on the workers of a cluster."""
+
+    def __init__(self, data: RemoteData, loss: Loss) -> None:
+        self._data, self.names, self.n_features = data, data.names, data.samples.design.shape[1]
+        self.n_samples, self.loss = data.weight, loss
+        self._targets: tuple[Rows, int] = data.samples.y, 1
+        if data.classes is not None:
+            _check_coupled(len(data.classes), loss)
+            self._targets, self.loss = class_targets_there(data.samples, len(data.classes), loss)
+        elif data.n_targets:
+            self._targets = data.targets(), data.n_targets
+        check_targets_there(data.samples, self.loss, self._targets[0])
+
+    def problem(self, constraint: Constraint, lam: float, fit_intercept: bool, standardize: bool) -> Problem:
+        """State the problem."""
+        samples = self._data.samples
+        scale = scales_there(samples, constraint) if standardize else None
+        return problem_there(samples, self._targets, self.loss, constraint, lam, fit_intercept, scale)
 
 
 def path_point(k: int, lam: float, result: Result, scaled: bool) -> PathPoint:
@@ -440,9 +516,13 @@ def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss]:
     classes, codes = np.unique(array, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got {len(classes)}")
-    if len(classes) == 2 and loss.coupled:
+    _check_coupled(len(classes), loss)
+    return class_targets(len(classes), codes, loss)
+
+
+def _check_coupled(n_classes: int, loss: Loss) -> None:
+    if n_classes == 2 and loss.coupled:
         raise ValueError(
             f"loss={loss.name!r} needs more than two classes here: two are those of loss={loss.of_two_classes()[0].name!r} "
             "with half of each lam"
         )
-    return class_targets(len(classes), codes, loss)

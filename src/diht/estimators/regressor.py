@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,13 +10,19 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import column_or_1d
 
+from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
+from diht.estimators.lazy import lazy_for_dask
 from diht.losses import Loss
 from diht.problem import finite_vector, normalised_weights
-from diht.samples import null_intercept
+from diht.samples import Rows, null_intercept
 from diht.solvers import Solver
 from diht.solvers.loop import SOLVERS
+
+if TYPE_CHECKING:
+    from diht.dask.data import RemoteData
+    from diht.samples.remote import RemoteSamples
 
 __all__ = ["SparseRegressor"]
 
@@ -211,6 +217,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
+        if is_dask(X):
+            if offset is not None:
+                raise ValueError("offset cannot be used where X is a Dask collection")
+            fitted: SparseRegressor = self._fit_dask(X, y, sample_weight)
+            return fitted
         data, targets = X, y
         # The design finds what is not finite.
         X, y = validated(self, X, y, y_numeric=True, multi_output=True, ensure_all_finite=False)
@@ -223,6 +234,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
             tasks.end()
         return self
 
+    def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, tuple[Rows, int]]]:
+        """Return the samples, and their targets with the number of them, of rows that live elsewhere."""
+        samples = data.samples
+        self.__dict__.pop("target_names_in_", None)
+        return samples, {"": (data.targets(), data.n_targets) if data.n_targets else (samples.y, 1)}
+
     def _keep_target_names(self, y: Any) -> None:
         """Keep the names of several targets, where they are columns of a data frame and have names that are strings."""
         names = list(getattr(y, "columns", []))
@@ -234,6 +251,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         attributes = super()._model(coef, intercept)
         return attributes if len(coef) > 1 else attributes | {"coef_": coef[0], "intercept_": intercept[0]}
 
+    @lazy_for_dask
     def predict(self, X: Any, offset: ArrayLike | None = None) -> Array:
         """Predict targets.
 

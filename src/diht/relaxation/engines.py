@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,9 +88,12 @@ class Engine(ABC):
         """Take a model, given Xw, with its best intercept (searched from b)."""
         problem, samples = self.problem, self.samples
         if problem.fit_intercept:
-            b = samples.best_intercept(problem.loss, product, b, self.many)
-        self.w, self.b, self.u = w, b, samples.shifted(product, b)
-        self.value = samples.value(problem.loss, self.u) + problem.lam * self.constraint.relaxation(w)
+            b, u, value = samples.at_best_intercept(problem.loss, product, b, self.many)
+        else:
+            u = samples.shifted(product, b)
+            value = samples.value(problem.loss, u)
+        self.w, self.b, self.u = w, b, u
+        self.value = value + problem.lam * self.constraint.relaxation(w)
 
     def measure(self, alpha: Rows, g: Vector, rule: Rule | None = None) -> None:
         """Keep a dual point, and its rule, if it is the best so far, given X'(s alpha), and measure the gap."""
@@ -197,8 +201,9 @@ class NewtonEngine(Engine):
         """The model of w with its best intercept, for the smoothed loss."""
         problem = self.problem
         if problem.fit_intercept:
-            b = self.samples.best_intercept(self.loss, product, b, self.many)
-        value = self.samples.value(self.loss, self.samples.shifted(product, b))
+            b, _, value = self.samples.at_best_intercept(self.loss, product, b, self.many)
+        else:
+            value = self.samples.value(self.loss, self.samples.shifted(product, b))
         return _Model(w, product, b, value + problem.lam * self.constraint.relaxation(w))
 
     def improve(self) -> None:
@@ -387,10 +392,6 @@ class GradientEngine(Engine):
         alpha = feasible(problem, self.samples.slopes(self.loss, self.u))
         self.measure(alpha, self.part.pull(alpha), Rule(SparseVector.of(w), self.b, self.loss))
 
-    def rise(self, y: Vector, u: Vector, before: Vector) -> Vector:
-        """By how much the losses rise."""
-        return np.asarray(self.loss.value(u, y) - self.loss.value(before, y))
-
     def proximal(self, gradient: Vector, u: Rows, b: Intercept) -> Vector:
         """A proximal step from the point; where the curvature has no bound, one that the loss at its end agrees with."""
         problem = self.problem
@@ -402,12 +403,17 @@ class GradientEngine(Engine):
             if self.bounded:
                 return w
             change = w - self.point
-            rise = self.samples.total(self.rise, self.part.margins(w, b), u)
+            rise = self.samples.total(partial(_rise, self.loss), self.part.margins(w, b), u)
             model = float(gradient @ change) + 0.5 * float(change @ change) / step
             size = self.samples.value(self.loss, u)
             if rise <= model + _EXACT * size or not np.any(change):
                 return w
             self.curvature = 2.0 / step
+
+
+def _rise(loss: Loss, y: Vector, u: Vector, before: Vector) -> Vector:
+    """Return by how much the losses rise."""
+    return np.asarray(loss.value(u, y) - loss.value(before, y))
 
 
 def engine_for(

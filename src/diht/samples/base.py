@@ -93,11 +93,14 @@ class Samples(ABC):
         The targets and the weights.
     whole : bool
         Whether there is one block: a search along the samples may then run where they are.
+    here : bool
+        Whether rows are in this process, and some of them may be copied.
     n_targets : int
         How many targets a sample has. Where there are several, an intercept is an array with one for each.
     """
 
     whole = False
+    here = True
     n_targets = 1
 
     design: Features
@@ -169,8 +172,9 @@ class Samples(ABC):
 
     def drift(self, h: Rows, change: Rows) -> Any:
         """Return how far the best intercept moves with the margins, by a quadratic of curvatures h."""
-        total = self.total(lambda y, h: h, h)
-        return -self.total(lambda y, h, v: h * v, h, change) / total if total > 0.0 else 0.0
+        sums = self.each(lambda y, s, h, v: (float(s @ h), float(s @ (h * v))), h, change)
+        total, moved = map(added, zip(*sums, strict=True))
+        return -moved / total if total > 0.0 else 0.0
 
     def bent(self, h: Rows, change: Rows, drift: Any) -> Rows:
         """Return ``h_i (change_i + drift)``: how the slopes change, by curvatures h."""
@@ -273,6 +277,14 @@ class Samples(ABC):
     def best_intercept(self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False) -> Any:
         """Return the minimiser over b of ``sum_i s_i l(u_i + b, y_i)``, searched from `start`."""
         return best_intercept(self, loss, u, start, compiled)
+
+    def at_best_intercept(
+        self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False
+    ) -> tuple[Any, Rows, float]:
+        """Return that intercept, the margins with it, and the value of the loss there."""
+        b = self.best_intercept(loss, u, start, compiled)
+        u = self.shifted(u, b)
+        return b, u, self.value(loss, u)
 
     def balanced(self, loss: Loss, alpha: Rows) -> Rows:
         """Project `alpha`, in the metric of the weights, on F and ``sum_i s_i alpha_i = 0``, to rounding."""

@@ -20,13 +20,14 @@ from diht.losses import Loss
 if TYPE_CHECKING:
     from diht.samples import Rows, Samples
 
-__all__ = ["added", "balanced", "best_intercept", "increasing_root", "rounding"]
+__all__ = ["added", "balanced", "best_intercept", "increasing_root", "root_in_batches", "rounding"]
 
 Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
 _MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many
 _SHARP = 1 / 16  # ratio of two values of h from which on a secant counts as converging, whatever the bracket
+_BATCH_WIDTH, _MOST_BATCHES = 1e-3, 40  # first step outwards from the start, relative to it; batches of values
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of the rounding error below which a derivative counts as zero
 _SHORT = 10_000  # terms up to which numpy computes a sum
@@ -167,6 +168,35 @@ def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, com
 
     [root] = samples.each(lambda y, s, u: float(slope_root(*known, u, y, s, start, noise)), u)
     return root
+
+
+def root_in_batches(h: Callable[[Vector], Vector], start: float, noise: float) -> float:
+    """Root of a nondecreasing function as `increasing_root` has it, from few batches of its values: each takes a round trip."""
+    far, best, h_best = _BATCH_WIDTH * max(1.0, abs(start)), start, np.inf
+    left, right, h_left, h_right = -np.inf, np.inf, -np.inf, np.inf
+    for _ in range(_MOST_BATCHES):
+        if np.isfinite(left) and np.isfinite(right):
+            guess, width = right - h_right * (right - left) / (h_right - h_left), right - left
+            near = guess + width * np.array([-1e-3, -1e-6, -1e-9, 0.0, 1e-9, 1e-6, 1e-3])
+            points = np.append(np.linspace(left, right, 14)[1:-1], near)
+        else:
+            steps = far * 4.0 ** np.arange(9)
+            points, far = np.concatenate([start - steps, [start], start + steps]), far * 4.0**9
+        points = np.unique(points[(points > left) & (points < right)])
+        if not points.size:
+            break
+        values = h(points)
+        least = int(np.argmin(np.abs(values)))
+        if abs(values[least]) <= abs(h_best):
+            best, h_best = float(points[least]), float(values[least])
+        if abs(h_best) <= noise or not np.all(np.isfinite(values)):
+            break
+        below, above = np.flatnonzero(values <= 0.0), np.flatnonzero(values >= 0.0)
+        if below.size:
+            left, h_left = float(points[below[-1]]), float(values[below[-1]])
+        if above.size:
+            right, h_right = float(points[above[0]]), float(values[above[0]])
+    return best
 
 
 def balanced(samples: Samples, loss: Loss, alpha: Rows) -> Rows:

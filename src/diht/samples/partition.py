@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Blocks", "check_blocks", "make_blocks"]
+__all__ = ["Blocks", "check_blocks", "make_blocks", "shuffled_runs"]
 
 Indices = NDArray[np.int64]
 Blocks = int | Sequence[ArrayLike]
@@ -51,9 +51,15 @@ def _read_only(block: Indices) -> Indices:
     return block
 
 
-def _random_partition(n_samples: int, n_blocks: int, rng: np.random.Generator) -> list[Indices]:
-    """Deal short runs of samples that lie side by side to the blocks: nearly as random as single ones, faster to read."""
+def shuffled_runs(n_samples: int, n_blocks: int, rng: np.random.Generator) -> tuple[Indices, int]:
+    """Return where short runs of samples that lie side by side begin, in a random order, and how long they are."""
     length = max(1, min(_LONGEST_RUN, n_samples // (n_blocks * _RUNS_A_BLOCK)))
-    starts = rng.permutation(-(-n_samples // length)) * length
+    n_runs = -(-n_samples // length) if n_blocks > 1 else 0
+    return rng.permutation(n_runs) * length, length
+
+
+def _random_partition(n_samples: int, n_blocks: int, rng: np.random.Generator) -> list[Indices]:
+    """Deal short runs of samples to the blocks: nearly as random as single ones, faster to read."""
+    starts, length = shuffled_runs(n_samples, n_blocks, rng)
     order = (starts[:, None] + np.arange(length)).ravel()
     return [np.sort(block) for block in np.array_split(order[order < n_samples], n_blocks)]

@@ -144,7 +144,7 @@ class TargetSamples(Samples):
         d = one.design.shape[1]
         target = np.repeat(np.arange(n_targets), d) if target is None else target
         column = np.tile(np.arange(d), n_targets) if column is None else column
-        self.one, self.y, self.n_targets, self.coupled = one, y, n_targets, coupled
+        self.one, self.y, self.n_targets, self.coupled, self.here = one, y, n_targets, coupled, one.here
         self.s = one.map(lambda _, s: np.broadcast_to(s, (n_targets, len(s))))
         self.design = TargetFeatures(one.design, target, column, n_targets, coupled)
 
@@ -164,11 +164,12 @@ class TargetSamples(Samples):
 
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
         """Return the vector of ``f(y, s, *rows)``."""
+        coupled, n_targets = self.coupled, self.n_targets
 
         def of_targets(_: Vector, s: Vector, *parts: Vector) -> Vector:
-            if self.coupled:
+            if coupled:
                 return np.asarray(f(parts[0], s, *parts[1:]))
-            return np.stack([f(parts[0][c], s, *(part[c] for part in parts[1:])) for c in range(self.n_targets)])
+            return np.stack([f(parts[0][c], s, *(part[c] for part in parts[1:])) for c in range(n_targets)])
 
         return self.one.map(of_targets, self.y, *rows)
 
@@ -224,7 +225,8 @@ class TargetSamples(Samples):
 
     def drift(self, h: Rows, change: Rows) -> Any:
         """Return how far the best intercepts move with the predictions, by a quadratic of curvatures h."""
-        slopes = self._sums(lambda y, s, h, v: _bent(h, v, self.coupled) @ s, h, change)
+        coupled = self.coupled
+        slopes = self._sums(lambda y, s, h, v: _bent(h, v, coupled) @ s, h, change)
         if self.coupled:
             return -Definite(_grounded(self._between(h))).solve(slopes)
         total = self._sums(lambda y, s, h: h @ s, h)
@@ -236,7 +238,8 @@ class TargetSamples(Samples):
 
     def bent(self, h: Rows, change: Rows, drift: Any) -> Rows:
         """Return the change of the slopes by curvatures h, with that of the intercepts."""
-        return self.one.map(lambda _, s, h, v: _bent(h, v, self.coupled), h, self.shifted(change, drift))
+        coupled = self.coupled
+        return self.one.map(lambda _, s, h, v: _bent(h, v, coupled), h, self.shifted(change, drift))
 
     def holds(self, rows: Rows) -> bool:
         """Tell whether something is a vector of these samples."""
@@ -480,7 +483,10 @@ class TargetSamples(Samples):
         return np.asarray(flat)
 
     def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
-        """Return R, upper triangular, with R'R the Hessian plus lam I; from dense matrices."""
+        """Return R, upper triangular, with R'R the Hessian plus lam I; from dense matrices, where rows are here."""
+        if not self.one.here:
+            values, vectors = np.linalg.eigh(self.hessian(h, centred) + lam * np.eye(self.design.shape[1]))
+            return np.asarray(np.linalg.qr(np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T, mode="r"))
         X, s, p = self.one.formed().design.toarray(), self.one.fetch(self.one.s), self.fetch(h)  # type: ignore[attr-defined]
         target, column, last = self.design.target, self.design.column, self.n_targets - centred * self.coupled
         first = last if centred else 0

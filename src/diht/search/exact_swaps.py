@@ -41,7 +41,7 @@ class ExactSwaps:
         self._stays, self._barred = np.isin(np.arange(d), inside), np.isin(np.arange(d), outside)
         samples = problem.samples
         if max(problem.shape[0], problem.constraint.size) * float(d) <= _MOST_ENTRIES:
-            curvature = samples.map(lambda y, s: np.full_like(y, 1.0 / problem.loss.mu))
+            curvature = samples.full(1.0 / problem.loss.mu)
             self._hessian = Hessian.weighted(samples.formed(), np.arange(d), curvature, problem)
         else:
             scale = samples.total(np.ones_like) / problem.loss.mu

@@ -29,7 +29,7 @@ The few features that are left then get steps of Newton's method with all rows, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import NamedTuple
 
@@ -133,9 +133,8 @@ class Joining:
         squares = problem.pull_constraint.squares(self._g)
         held = squares[np.unique(constraint.unit_of(fit.n_features)[fit.support])]
         ridge = float(held.sum()) / (2.0 * problem.lam)
-        terms = samples.total(
-            lambda y, a: problem.loss.conjugate_terms(a, y, problem.loss.conjugate(a, y)), self._alpha
-        )
+        loss = problem.loss
+        terms = samples.total(lambda y, a: loss.conjugate_terms(a, y, loss.conjugate(a, y)), self._alpha)
         self._base = -samples.conjugate(problem.loss, self._alpha) - ridge - _ROUNDING * (terms + ridge)
         self.bounds, self.t = self._base - squares[units] / (2.0 * problem.lam), np.zeros(len(units))
 
@@ -346,7 +345,8 @@ class _Walk:
         vectors[0], vectors[1], vectors[3, :k] = self.ridge, self.pull, self.g[self.fit.support]
         scalars = np.array([self.base, problem.lam, self.metric.reach, _BALANCED * self.weight, k], dtype=np.float64)
         around = Around(kernel, problem.fit_intercept, np.array([self.inverse, self.K]), vectors, scalars)
-        conjugate = samples.map(lambda y, s, a: problem.loss.conjugate(a, y), self.alpha)
+        loss = problem.loss
+        conjugate = samples.map(lambda y, s, a: loss.conjugate(a, y), self.alpha)
         return samples.walks(around, self.part, self._on_whole_columns, self.u, self.alpha, self.metric.c, conjugate)
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # what is not finite proves nothing
@@ -382,7 +382,8 @@ class _Walk:
         v = lines.map(lambda y, s, u, x, t: u + t * x, u, x, lines.per(t))
         delta = lines.map(lambda y, s, v, a: loss.derivative(v, y) - a, v, alpha)
         # The rows of the entries answer by their curvature there.
-        change = lines.map(lambda y, s, v, c: metric.weights(v, y) - c, v, c)
+        weights = replace(metric, c=None).weights
+        change = lines.map(lambda y, s, v, c: weights(v, y) - c, v, c)
         first = self._margins(lines, self._answer(self._pulled(lines, delta)))
         reach = metric.reach
         delta = lines.map(lambda y, s, d, h, e: d + h * np.clip(e, -reach, reach), delta, change, first)

@@ -277,10 +277,10 @@ def _curvature(problem: Problem, fit: Fit) -> Rows:
 
     That is how far they move where one feature goes and another comes; from so far a loss with kinks or flat parts is curved.
     """
-    samples, loss, u = problem.samples, problem.loss, fit.margins(problem)
+    samples, loss, u, b = problem.samples, problem.loss, fit.margins(problem), fit.b
     if loss.is_quadratic:
         return samples.curvatures(loss, u)
-    square = samples.total(lambda y, u: (u - fit.b) ** 2, u)
+    square = samples.total(lambda y, u: (u - b) ** 2, u)
     h = float(np.sqrt(square / max(len(fit.support), 1))) or samples.target_size
     return samples.map(lambda y, s, u: loss.curvature_near(u, h, y), u)
 

@@ -51,7 +51,8 @@ class Start:
             return dual_from_primal(problem, self.w, self.b, self.u)
         if problem.loss.explicit:
             return problem.samples.full(0.0)
-        return feasible(problem, problem.samples.map(lambda y, s: problem.loss.start(y)))
+        loss = problem.loss
+        return feasible(problem, problem.samples.map(lambda y, s: loss.start(y)))
 
     def primal(self, problem: Problem) -> Fit:
         """Return a model: the given one, that of the given dual point, or the one without features."""

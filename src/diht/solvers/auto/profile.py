@@ -44,14 +44,14 @@ class Profile:
 
     @property
     def is_small(self) -> bool:
-        """Whether X is so small that every start is worth a search."""
-        return self.problem.samples.design.entries() * self.problem.n_targets <= _SMALL
+        """Whether X is here, and so small that every start is worth a search."""
+        return self.problem.samples.here and self.problem.samples.design.entries() * self.problem.n_targets <= _SMALL
 
     @property
     def has_many_rows(self) -> bool:
-        """Whether some of the rows tell nearly as much as all, at a small part of their cost."""
+        """Whether some of the rows, which must be here, tell nearly as much as all, at a small part of their cost."""
         n, d = self.problem.shape
-        return n >= 2 * self.sample_size and float(n) * d >= _MANY_ENTRIES
+        return self.problem.samples.here and n >= 2 * self.sample_size and float(n) * d >= _MANY_ENTRIES
 
     @property
     def sample_size(self) -> int:

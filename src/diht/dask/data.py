@@ -1,0 +1,197 @@
+"""Dask collections as samples: blocks are checked where they are, held there, and spoken to by the solvers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.dask.block import Block, BlockFacts, checked_block, facts_of, targets_of
+from diht.dask.cluster import Cluster, even_runs
+from diht.dask.collections import Blocks, blocks_of, is_dask
+from diht.design import effective_n_threads, row_blocks
+from diht.samples.base import Rows
+from diht.samples.program import Group
+from diht.samples.remote import RemoteRows, RemoteSamples
+
+__all__ = ["RemoteData", "active_client", "loaded", "loaded_here"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteData:
+    """Rows on workers.
+
+    Attributes
+    ----------
+    samples : RemoteSamples
+        With targets as they were given, or the numbers of their classes, and weights that sum to one.
+    names : tuple of str, or None
+    classes : array, or None
+    n_targets : int
+        0 where there is a single one.
+    weight : float
+        The sum of the weights as they were given, or the number of samples.
+    cluster : Cluster
+    """
+
+    samples: RemoteSamples
+    names: tuple[str, ...] | None
+    classes: Array | None
+    n_targets: int
+    weight: float
+    cluster: Cluster
+
+    def targets(self) -> Rows:
+        """Return several targets, one row each."""
+        return RemoteRows(self.samples.group.value(targets_of, self.samples.group.source))
+
+
+def active_client() -> Any | None:
+    """Return the client that is active, None where there is none."""
+    try:
+        import distributed
+    except ImportError:
+        return None
+    try:
+        client = distributed.get_client()
+    except ValueError:
+        return None
+    if client.asynchronous:
+        raise ValueError("the Dask client must not be asynchronous")
+    return client
+
+
+def _checked_tasks(X: Any, y: Any, weights: Any, classes: bool) -> tuple[list[Any], Blocks]:
+    """Return the tasks that check each block, and the blocks of X."""
+    import dask
+
+    for name, given in (("y", y), ("sample_weight", weights)):
+        if given is not None and not is_dask(given):
+            raise ValueError(f"{name} must be a Dask collection with the blocks of X, got {type(given)!r}")
+    of_x = blocks_of("X", X)
+    of_y = blocks_of("y", y, of_x.lengths)
+    of_weights = None if weights is None else blocks_of("sample_weight", weights, of_x.lengths)
+    for name, other in (("y", of_y), ("sample_weight", of_weights)):
+        if other is not None and len(other.parts) != len(of_x.parts):
+            raise ValueError(
+                f"{name} must have the blocks of X, got {len(other.parts)} blocks beside {len(of_x.parts)} of X"
+            )
+    token, check = uuid4().hex, dask.delayed(checked_block)
+    own = [None] * len(of_x.parts) if of_weights is None else of_weights.parts
+    triples = enumerate(zip(of_x.parts, of_y.parts, own, strict=True))
+    tasks = [check(i, *three, classes, dask_key_name=f"diht-block-{i}-{token}") for i, three in triples]
+    return tasks, of_x
+
+
+@contextmanager
+def loaded(client: Any, X: Any, y: Any, weights: Any = None, classes: bool = False) -> Iterator[RemoteData]:
+    """Check all blocks, hold them on the workers and, at the end, let them go.
+
+    Parameters
+    ----------
+    client : distributed.Client
+    X, y, weights : Dask collections
+        With the same blocks of rows.
+    classes : bool
+        Whether targets are classes.
+    """
+    from distributed import futures_of
+
+    tasks, of_x = _checked_tasks(X, y, weights, classes)
+    workers = list(client.ncores())
+    if not workers:
+        client.wait_for_workers(1, timeout=30)
+        workers = list(client.ncores())
+    located = {str(key): list(at) for key, at in client.who_has(futures_of(X)).items()} if futures_of(X) else {}
+    homes = _homes(of_x, located, workers)
+    futures: list[Any] = [None] * len(tasks)
+    for address in dict.fromkeys(homes):
+        numbers = [i for i, home in enumerate(homes) if home == address]
+        found = client.compute([tasks[i] for i in numbers], workers=[address], allow_other_workers=True)
+        for i, future in zip(numbers, found, strict=True):
+            futures[i] = future
+    known: list[BlockFacts] = client.gather(client.map(facts_of, futures, pure=False))
+    names = _agreed(known, of_x)
+    filled = [i for i, facts in enumerate(known) if facts.n_rows]
+    where = {str(key): at for key, at in client.who_has(futures).items()}
+    shards: dict[str, list[int]] = {}
+    for i in filled:
+        shards.setdefault((where.get(str(futures[i].key)) or [homes[i]])[0], []).append(i)
+    all_classes = _classes([known[i] for i in filled]) if classes else None
+    cluster = Cluster(client, [[tasks[i] for i in own] for own in shards.values()], list(shards), all_classes)
+    del futures
+    try:
+        starts = np.cumsum([0, *(facts.n_rows for facts in known)]).tolist()
+        ranges = [[(starts[i], starts[i + 1]) for i in own] for own in shards.values()]
+        first = known[filled[0]]
+        samples = RemoteSamples.of(
+            Group(cluster), first.n_columns, first.dtype, first.sparse, effective_n_threads(), ranges
+        )
+        samples, weight = _normalised(samples)
+        yield RemoteData(samples, names, all_classes, first.n_targets, weight, cluster)
+    finally:
+        cluster.close()
+
+
+def _homes(blocks: Blocks, located: dict[str, list[str]], workers: list[str]) -> list[str]:
+    """Return the worker of each block: where it is, or else such that each has a run of them."""
+    sizes = blocks.lengths or [1] * len(blocks.parts)
+    even = {i: workers[j] for j, run in enumerate(even_runs(sizes, len(workers))) for i in run}
+    found = (located.get(str(part.key)) for part in blocks.parts)
+    return [at[0] if at else even[i] for i, at in enumerate(found)]
+
+
+def _agreed(known: list[BlockFacts], blocks: Blocks) -> tuple[str, ...] | None:
+    """Check that all blocks have the same columns and types, and that there are rows; return the names of the columns."""
+    filled = [(i, facts) for i, facts in enumerate(known) if facts.n_rows]
+    if not filled or filled[0][1].n_columns == 0:
+        raise ValueError("X must have at least one row and one column")
+    first, *others = filled
+    for i, facts in others:
+        for what in ("n_columns", "dtype", "sparse", "names", "n_targets"):
+            one, other = getattr(first[1], what), getattr(facts, what)
+            if one != other:
+                called = {"n_columns": "number of columns", "n_targets": "number of targets"}.get(what, what)
+                raise ValueError(
+                    f"all blocks must have the same {called}, got {one} in block {first[0]} and {other} in block {i}"
+                )
+    names = blocks.names or first[1].names
+    return names if names is not None and all(isinstance(name, str) for name in names) else None
+
+
+def _classes(known: list[BlockFacts]) -> Array:
+    """Return the classes of all blocks."""
+    classes = np.unique(np.concatenate([facts.classes for facts in known if facts.classes is not None]))
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+    return classes
+
+
+def _normalised(samples: RemoteSamples) -> tuple[RemoteSamples, float]:
+    """Divide the weights by their sum, and return it."""
+    largest = samples.heaviest
+    if largest == 0.0:
+        raise ValueError("sample_weight must not be all zero")
+    total = sum(samples.each(lambda y, s: float((s / largest).sum())))
+    return samples.with_weights(samples.map(lambda y, s: s / largest / total)), largest * total
+
+
+def loaded_here(X: Any, y: Any, weights: Any = None, classes: bool = False) -> tuple[Any, Array, Array | None]:
+    """Compute all blocks in this process, where there is no client: X as a design, the targets and the weights."""
+    import dask
+
+    tasks, of_x = _checked_tasks(X, y, weights, classes)
+    found: list[tuple[Block, BlockFacts]] = list(dask.compute(*tasks))
+    names = _agreed([facts for _, facts in found], of_x)
+    blocks = [block for block, facts in found if facts.n_rows]
+    design = row_blocks([block.X for block in blocks])
+    design.feature_names = names
+    own = None if weights is None else np.concatenate([block.weights for block in blocks])
+    return design, np.concatenate([block.y for block in blocks]), own

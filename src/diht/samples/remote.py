@@ -1,0 +1,966 @@
+"""Samples whose rows live in other processes: vectors are values of a group of shards, sums are those of the shards added up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design import AffineView, Features, StoredDesign
+from diht.design.base import RowErrors, _cut_at
+from diht.design.gram import SPARSE as SPARSE_PRODUCTS
+from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
+from diht.design.spectral import WeightedRows, bound_of, has_small_gram
+from diht.design.step import Step
+from diht.design.view import AffineErrors
+from diht.losses import Loss
+from diht.numerics.definite import Definite
+from diht.samples.base import Chosen, Rows, Samples, added
+from diht.samples.intercept import root_in_batches
+from diht.samples.lines import Along, Lines
+from diht.samples.memory import ChosenInMemory, MemorySamples
+from diht.samples.partition import Blocks, make_blocks, shuffled_runs
+from diht.samples.program import Group, Method, Own, Value
+
+__all__ = ["RemoteSamples"]
+
+T = TypeVar("T")
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+Runs: TypeAlias = list[tuple[int, int]]  # samples that are held together: the first one and the end of each run
+Ranges: TypeAlias = list[Runs]
+
+_RIDGE = 2_000  # features up to which a system of all of them is solved
+_ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
+_SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last
+_CLOSE = 1e-11  # slope, relative to its terms, that may be left: its square is what it changes the value by
+_HERE = "the rows are in other processes"
+
+
+class RemoteRows:
+    """A number for each sample, or for each entry of some columns, where the rows live; steps put others in its place."""
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a vector that lives with the rows of other processes cannot be sent or stored")
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of rows and columns together: sums over the shards, largest numbers of them."""
+
+    squares: Vector  # of the columns as they are stored
+    centred_squares: Vector
+    occupied: NDArray[np.bool_]
+    longest: int
+    largest_norm: float
+    long_products: bool
+    roundings: int
+
+
+def _known(samples: MemorySamples) -> _Known:
+    """Return what is known of the rows of a shard."""
+    design = samples.design
+    base = design.raw()[0]
+    occupied = np.zeros(base.shape[1], dtype=bool)
+    occupied[base.occupied()] = True
+    return _Known(
+        np.square(base.column_norms()),
+        np.square(design.column_norms()),
+        occupied,
+        base._max_row_count(),
+        base.largest_row_norm(),
+        design.long_products,
+        base.roundings + base.n_threads,
+    )
+
+
+def _all_known(parts: list[_Known]) -> _Known:
+    """Return what is known of all shards; one rounding more for each."""
+    return _Known(
+        _added([part.squares for part in parts]) * (1.0 + len(parts) * 2.0**-52),
+        _added([part.centred_squares for part in parts]) * (1.0 + len(parts) * 2.0**-52),
+        np.logical_or.reduce([part.occupied for part in parts]),
+        max(part.longest for part in parts),
+        max(part.largest_norm for part in parts),
+        any(part.long_products for part in parts),
+        max(part.roundings for part in parts) + len(parts),
+    )
+
+
+class RemoteColumns(RowErrors):
+    """Columns of rows that live in other processes, as they are stored.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    n_threads : int
+    sparse : bool
+        Whether only entries other than zero are stored.
+    samples : Value
+        The samples of each shard, with these columns.
+    of : tuple of RemoteColumns and array of int, optional
+        Other columns with as many entries, and which of them these are.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        dtype: Any,
+        n_threads: int,
+        sparse: bool,
+        samples: Value,
+        of: tuple[RemoteColumns, Any] | None = None,
+    ) -> None:
+        self.shape, self.dtype, self.n_threads, self.sparse = shape, np.dtype(dtype), n_threads, sparse
+        self._samples, self._of, self._passes = samples, of, 0.0
+
+    @cached_property
+    def known(self) -> _Known:
+        """What is asked for once."""
+        return _all_known(self._samples.group.ask(_known, self._samples))
+
+    @property
+    def roundings(self) -> int:  # type: ignore[override]
+        """How often a sum is rounded beside those of its terms."""
+        return self.known.roundings
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix."""
+        if not self.sparse:
+            return self.shape[0] * self.shape[1] * self.dtype.itemsize
+        return int(self._counts.sum()) * (self.dtype.itemsize + 4) + 4 * self.shape[0]
+
+    @cached_property
+    def _counts(self) -> Vector:
+        """The number of stored entries of every column, and a rounding more for each block: their sums are added up."""
+        if self._of is not None:
+            columns, features = self._of
+            counts: Vector = columns._counts[features]
+            return counts
+        return _added(self._samples.group.ask(_counts, self._samples)) + self._samples.group.size
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data."""
+        return self.dtype
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self._passes
+
+    def count(self, passes: float) -> None:
+        """Count reads."""
+        self._passes += passes
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        if part.passes:
+            self._passes += part.passes * part.nbytes / max(1, self.nbytes)
+
+    def occupied(self) -> Indices:
+        """Return the columns, ascending, that may hold anything but zeros."""
+        return np.flatnonzero(self.known.occupied)
+
+    def fraction(self, support: Indices) -> float:
+        """Fraction of the stored entries that some features hold."""
+        if not self.sparse:
+            return len(support) / max(1, self.shape[1])
+        return float(self._counts[support].sum()) / max(1.0, float(self._counts.sum()))
+
+    @cached_property
+    def _stored_gram_cost(self) -> float:
+        return float(sum(self._samples.group.ask(_gram_cost, self._samples)))
+
+    def gram_cost(self) -> float:
+        """Return the number of multiplications of a Hessian that is formed from the stored entries."""
+        return self._stored_gram_cost if self.sparse else self.dense_gram_cost()
+
+    @property
+    def long_products(self) -> bool:
+        """Whether those of a shard are."""
+        return self.known.long_products
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        return np.sqrt(self.known.squares)
+
+    def constants(self, features: Indices) -> Vector:
+        """Return the value of each of some columns that is constant, NaN for the others."""
+        found = np.stack(self._samples.group.ask(_constants, self._samples, features))
+        return np.where(np.all(found == found[0], axis=0), found[0], np.nan)
+
+    def pieces(self, features: Indices, most: float) -> list[Indices]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        return _cut_at(features, self._counts[features], most)
+
+    def _column_counts(self) -> Vector:
+        return self._counts.copy()
+
+    def _max_row_count(self) -> int:
+        return self.known.longest
+
+    def largest_row_norm(self) -> float:
+        return self.known.largest_norm
+
+
+def _gram_cost(samples: MemorySamples) -> float:
+    return samples.design.gram_cost()
+
+
+def _counts(samples: MemorySamples) -> Vector:
+    return samples.design.raw()[0]._column_counts()
+
+
+def _constants(samples: MemorySamples, features: Indices) -> Vector:
+    return samples.design.constants(features)
+
+
+class RemoteView(AffineErrors):
+    """Such columns, centred and scaled on the way."""
+
+    def __init__(self, base: RemoteColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
+        self.base: RemoteColumns = base
+        self.center, self.scale, self.zeros = center, scale, zeros
+        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base."""
+        return self.base.nbytes
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data, before they are centred and scaled."""
+        return self.base.dtype
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self.base.passes
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether there are centres."""
+        return self.center is not None
+
+    @property
+    def long_products(self) -> bool:
+        """Whether those of the base are."""
+        return self.base.long_products
+
+    def count(self, passes: float) -> None:
+        """Count reads."""
+        self.base.count(passes)
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self.base.count_reads_of(part)
+
+    def occupied(self) -> Indices:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        held = self.base.known.occupied
+        return np.flatnonzero(held if self.center is None else held | (self.center != 0.0))
+
+    def fraction(self, support: Indices) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return self.base.fraction(support)
+
+    def gram_cost(self) -> float:
+        """Return the number of multiplications of a Hessian that is formed from the stored entries."""
+        return self.base.gram_cost()
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        return np.sqrt(self.base.known.centred_squares)
+
+    def constants(self, features: Indices) -> Vector:
+        """Return the value of each of some columns that is constant, NaN for the others."""
+        return self.base.constants(features)
+
+    def pieces(self, features: Indices, most: float) -> list[Indices]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        return self.base.pieces(features, most)
+
+
+def _base(design: Any) -> RemoteColumns:
+    base: RemoteColumns = design.base if isinstance(design, RemoteView) else design
+    return base
+
+
+@dataclass(frozen=True, eq=False)
+class ChosenRemotely(Chosen):
+    """Those of each shard."""
+
+    value: Value
+    sizes: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Their number."""
+        return sum(self.sizes)
+
+    def values(self, rows: Rows) -> Vector:
+        """Return their entries of a vector."""
+        return np.concatenate(self.value.group.ask(Method("values"), self.value, rows.value))
+
+    def rows_of(self, samples: RemoteSamples) -> Vector:
+        """Return their rows of X."""
+        return np.concatenate(self.value.group.ask(Method("rows_of"), self.value, samples.held))
+
+    def first(self, most: int) -> ChosenRemotely:
+        """Return the first of them, in the order of the shards."""
+        before = np.cumsum([0, *self.sizes])[:-1].tolist()
+        sizes = tuple(min(size, max(most - n, 0)) for size, n in zip(self.sizes, before, strict=True))
+        return ChosenRemotely(self.value.group.value(Method("first"), self.value, Own(sizes)), sizes)
+
+    def patched(self, rows: Rows, values: Vector) -> Rows:
+        """Return a copy of a vector with other entries of theirs."""
+        parts = np.split(np.asarray(values, dtype=np.float64), np.cumsum(self.sizes)[:-1])
+        return RemoteRows(self.value.group.value(Method("patched"), self.value, rows.value, Own(parts)))
+
+
+@dataclass(frozen=True, eq=False)
+class RemoteCurvatures:
+    """The sum of the shards' own."""
+
+    value: Value
+
+    def gram_rows(self, chosen: Indices) -> Vector:
+        """Return some rows."""
+        return _added(self.value.group.ask(Method("gram_rows"), self.value, chosen))
+
+    def gram_diagonal(self) -> Vector:
+        """Return the diagonal."""
+        return _added(self.value.group.ask(Method("gram_diagonal"), self.value))
+
+    def charge(self, design: Any) -> None:
+        """Count a read of the columns."""
+        design.count(1.0)
+
+
+class RemoteLines(Lines):
+    """Columns entry by entry, of samples in other processes."""
+
+    def __init__(self, value: Value, n_columns: int) -> None:
+        self._value, self._n_columns, self._group = value, n_columns, value.group
+        sizes, whole = zip(*self._group.ask(_extents, value), strict=True)
+        self._size, self.are_whole = int(sum(sizes)), all(whole)
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return self._size
+
+    def __len__(self) -> int:
+        return self._n_columns
+
+    def _rows(self, f: Callable[..., Any], *args: Any) -> Along:
+        return RemoteRows(self._group.value(f, self._value, *args))
+
+    def gram(self, along: Along) -> Vector:
+        """Return a matrix for each column."""
+        return _added(self._group.ask(Method("gram"), self._value, along.value))
+
+    @property
+    def x(self) -> Along:
+        """The entries."""
+        return self._rows(_entries)
+
+    def at(self, rows: Any) -> Along:
+        """Return what a vector of the samples has for the row of each entry."""
+        return self._rows(Method("at"), rows.value)
+
+    def per(self, t: Vector) -> Along:
+        """Return the number of its column for each entry."""
+        return self._rows(Method("per"), t)
+
+    def mixed(self, Q: Vector) -> Along:
+        """Return the entry of Z Q for each entry."""
+        return self._rows(Method("mixed"), Q)
+
+    def map(self, f: Callable[..., Any], *along: Along) -> Along:
+        """Return ``f(y, s, *along)`` for each entry."""
+        return self._rows(Method("map"), f, *_values(along))
+
+    def total(self, f: Callable[..., Any], *along: Along) -> Vector:
+        """Return sums over the entries of each column."""
+        return _added(self._group.ask(Method("total"), self._value, f, *_values(along)))
+
+    def largest(self, along: Along) -> Vector:
+        """Return the largest number of each column, or 0."""
+        return _largest(self._group.ask(Method("largest"), self._value, along.value))
+
+    def pull(self, along: Along) -> Vector:
+        """Return sums over the entries of each column."""
+        return _added(self._group.ask(Method("pull"), self._value, along.value))
+
+
+def _extents(lines: Lines) -> tuple[int, bool]:
+    return lines.size, lines.are_whole
+
+
+def _entries(lines: Lines) -> Any:
+    return lines.x
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """Rows with their weights, as the bound on their spectral norm takes them."""
+
+    samples: RemoteSamples
+    value: Value
+    shape: tuple[int, int]
+
+    @property
+    def center(self) -> Vector | None:
+        """What is subtracted from the columns on the way."""
+        return getattr(self.samples.design, "center", None)
+
+    @property
+    def scale(self) -> Vector | None:
+        """What the columns are divided by on the way."""
+        return getattr(self.samples.design, "scale", None)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the Gram matrix of the columns costs next to nothing."""
+        return has_small_gram(*self.shape)
+
+    def _ask(self, name: str, *args: Any) -> list[Any]:
+        return self.value.group.ask(Method(name), self.value, *args)
+
+    def total(self) -> float:
+        """Return the sum of the weights."""
+        return added(self._ask("total"))
+
+    def squares(self) -> float:
+        """Return ``sum_i s_i ||x_i||^2``."""
+        return added(self._ask("squares"))
+
+    def is_nonnegative(self) -> bool:
+        """Whether no stored entry is negative."""
+        return all(self._ask("is_nonnegative"))
+
+    def sums(self) -> Vector:
+        """Compute ``X's``, not centred."""
+        return _added(self._ask("sums"))
+
+    def normal_product(self, z: Vector, centred: bool = True) -> Vector:
+        """Compute ``X' diag(s) X z``."""
+        self.samples.design.count(1.0)
+        return _added(self._ask("normal_product", z, centred))
+
+    def gram(self) -> Vector:
+        """Compute ``X' diag(s) X``."""
+        return _added(self._ask("gram_of_columns"))
+
+
+class RemoteSamples(Samples):
+    """Samples of all shards of a group.
+
+    Parameters
+    ----------
+    held : Value
+        A `MemorySamples` in each shard.
+    design : RemoteColumns or RemoteView
+        What is known of the columns.
+    ranges : list
+        For each shard, the runs of its samples among all, as pairs of the first one and the end.
+    """
+
+    here = False
+
+    def __init__(self, held: Value, design: Any, ranges: Ranges) -> None:
+        self.held, self.group, self.design, self._ranges = held, held.group, design, ranges
+
+    @classmethod
+    def of(
+        cls, group: Group, n_features: int, dtype: Any, sparse: bool, n_threads: int, ranges: Ranges
+    ) -> RemoteSamples:
+        """Take the sources of a group's shards, each a `MemorySamples`, as one."""
+        size = sum(end - first for runs in ranges for first, end in runs)
+        return cls(group.source, RemoteColumns((size, n_features), dtype, n_threads, sparse, group.source), ranges)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("samples that live in other processes cannot be sent or stored")
+
+    @cached_property
+    def y(self) -> Rows:
+        """The targets."""
+        return self._rows(_targets)
+
+    @cached_property
+    def s(self) -> Rows:
+        """The weights."""
+        return self._rows(_weights)
+
+    def _rows(self, f: Callable[..., Any], *args: Any) -> RemoteRows:
+        return RemoteRows(self.group.value(f, self.held, *args))
+
+    def _ask(self, f: Callable[..., Any], *args: Any) -> list[Any]:
+        return self.group.ask(f, self.held, *args)
+
+    def _with(self, held: Value, design: Any) -> RemoteSamples:
+        return RemoteSamples(held, design, self._ranges)
+
+    # Functions of the samples
+
+    def each(self, f: Callable[..., T], *rows: Rows) -> list[T]:
+        """Return ``f(y, s, *rows)`` of every shard."""
+        return [found for [found] in self._ask(Method("each"), f, *_values(rows))]
+
+    def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
+        """Return the vector of ``f(y, s, *rows)``."""
+        return self._rows(Method("map"), f, *_values(rows))
+
+    def copy(self, rows: Rows) -> Rows:
+        """Return a vector that does not change when the other one does."""
+        return RemoteRows(rows.value)
+
+    def with_targets(self, y: Rows) -> RemoteSamples:
+        """Return the same samples with other targets."""
+        return self._with(self.group.value(Method("with_targets"), self.held, y.value), self.design)
+
+    def with_weights(self, s: Rows) -> RemoteSamples:
+        """Return the same samples with other weights."""
+        return self._with(self.group.value(_with_weights, self.held, s.value), self.design)
+
+    def affine(self, center: Vector | None, scale: Vector | None, zeros: Indices) -> RemoteSamples:
+        """Return the same samples with their columns centred and scaled on the way."""
+        value, base = self.group.value(_affine, self.held, center, scale, zeros), _base(self.design)
+        columns = RemoteColumns(base.shape, base.dtype, base.n_threads, base.sparse, value, (base, slice(None)))
+        return self._with(value, RemoteView(columns, center, scale, zeros))
+
+    def put(self, values: Vector) -> Rows:
+        """Bring N numbers to where the rows live."""
+        values = np.asarray(values)
+        parts = [np.concatenate([values[first:end] for first, end in runs]) for runs in self._ranges]
+        return self._rows(_second, Own(parts))
+
+    def fetch(self, rows: Rows) -> Vector:
+        """Return all the numbers of a vector: what takes the memory of N numbers here."""
+        parts = self._ask(_second, rows.value)
+        found = np.empty((*parts[0].shape[:-1], self.size))
+        for part, runs in zip(parts, self._ranges, strict=True):
+            found[..., _indices(runs)] = part
+        return found
+
+    def holds(self, rows: Rows) -> bool:
+        """Tell whether something is a vector of these shards."""
+        return isinstance(rows, RemoteRows) and rows.value.group is self.group
+
+    def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenRemotely:
+        """Choose the samples for which ``f(y, s, *rows)`` is true."""
+        value = self.group.value(Method("chosen"), self.held, f, *_values(rows))
+        return ChosenRemotely(value, tuple(self.group.ask(_chosen_size, value)))
+
+    # The intercept
+
+    def best_intercept(self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False) -> Any:
+        """Return the best intercept; of a smooth loss up to what the value of the loss does not tell."""
+        return self._best_intercept(loss, u, start)[0]
+
+    def at_best_intercept(
+        self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False
+    ) -> tuple[Any, Rows, float]:
+        """Return that intercept, the margins with it, and the value of the loss there."""
+        b, value = self._best_intercept(loss, u, start)
+        u = self.shifted(u, b)
+        return b, u, self.value(loss, u) if value is None else value
+
+    def _best_intercept(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
+        """Return it with the value of the loss, where that is known."""
+        known = loss.intercept(lambda f: self.each(f, u))
+        if known is not None:
+            return known, None
+        if loss.differentiable:
+            return self._by_newton(loss, u, start)
+        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
+        return self._by_batches(loss, u, start, _ROUNDED * size), None
+
+    def _by_newton(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
+        """Newton's method; its last step is not looked at where the squares of those before promise that it is the last."""
+        b, least = start, np.inf
+        while True:
+            slope, size, curvature, value = _summed(self._ask(_around, loss, u.value, b))
+            noise = _ROUNDED * size
+            if abs(slope) <= noise:
+                return b, value
+            if not (abs(slope) <= 0.5 * least and curvature > 0.0):
+                return self._by_batches(loss, u, b, noise), None
+            step = -slope / curvature
+            ratio = abs(slope) / least if np.isfinite(least) else 1.0 if abs(slope) > _SOON * size else 0.0
+            if loss.is_quadratic or (loss.smoothness >= 2 and ratio**2 * abs(slope) <= _CLOSE * size):
+                return b + step, value + 0.5 * slope * step
+            b, least = b + step, abs(slope)
+
+    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
+        return root_in_batches(lambda points: _added(self._ask(_slopes_at, loss, u.value, points)), start, noise)
+
+    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
+        """Project on F and ``sum_i s_i alpha_i = 0``, in a round trip for each of Newton's steps."""
+        b, least = 0.0, np.inf
+        while True:
+            total, size, inside = _summed(self._ask(_shifted_sums, loss, alpha.value, b))
+            noise = _ROUNDED * size
+            if abs(total) <= noise:
+                break
+            if not (abs(total) <= 0.5 * least and inside > 0.0):
+                b = root_in_batches(lambda points: _added(self._ask(_totals_at, loss, alpha.value, points)), b, noise)
+                break
+            b, least = b - total / inside, abs(total)
+        return self.map(lambda y, s, a: np.clip(a + b, *loss.domain(y)), alpha)
+
+    # Parts of the samples
+
+    def partition(self, blocks: Blocks, rng: np.random.Generator) -> list[Rows]:
+        """Cut the samples as if they were in one piece: each shard finds its own share of every part."""
+        if not isinstance(blocks, int | np.integer):
+            raise ValueError(f"blocks must be a number of blocks where {_HERE}")
+        cut = self._rows(_partition, int(blocks), self.size, rng.bit_generator.state, Own(self._ranges))
+        [n_blocks] = set(self.group.ask(len, cut.value))
+        shuffled_runs(self.size, n_blocks, rng)  # moves the generator on, as it does for rows in one piece
+        return [RemoteRows(self.group.value(_item, cut.value, i)) for i in range(n_blocks)]
+
+    def weight(self, part: Rows) -> float:
+        """Return the sum of the weights of a part."""
+        return added(self._ask(Method("weight"), part.value))
+
+    def taken(self, part: Rows) -> MemorySamples:
+        """Refuse: rows do not travel."""
+        raise TypeError(f"{_HERE}, and stay there")
+
+    def columns(self, features: Indices) -> RemoteSamples:
+        """Return the samples of some features alone, on compact copies of them."""
+        self.design.count(self.design.fraction(features))
+        value = self.group.value(Method("columns"), self.held, features)
+        base, shape = _base(self.design), (self.size, len(features))
+        columns = RemoteColumns(shape, base.dtype, base.n_threads, base.sparse, value, (base, features))
+        if not isinstance(self.design, RemoteView):
+            return self._with(value, columns)
+        center, scale = (None if v is None else v[features] for v in (self.design.center, self.design.scale))
+        zeros = np.flatnonzero(np.isin(features, self.design.zeros))
+        return self._with(value, RemoteView(columns, center, scale, zeros))
+
+    def lines(self, features: Indices, beside: Samples, whole: bool = False) -> RemoteLines:
+        """Return the columns of some features, entry by entry."""
+        assert isinstance(beside, RemoteSamples)
+        return RemoteLines(self.group.value(Method("lines"), self.held, features, beside.held, whole), len(features))
+
+    # Products with X
+
+    def spectral_bound(self, part: Rows | None = None) -> float:
+        """Return an upper bound on the largest eigenvalue of ``X' diag(s) X``, over a part of the samples or all."""
+        value = self.group.value(_weighted, self.held, None if part is None else part.value)
+        shape = sum(self.group.ask(_n_rows, value)), self.design.shape[1]
+        return bound_of(_Weighted(self, value, shape)) if shape[0] else 0.0
+
+    def largest_square(self) -> float:
+        """Return ``max_i s_i ||x_i||^2``."""
+        return float(max(self._ask(Method("largest_square"))))
+
+    def square_sum(self, part: Rows) -> float:
+        """Return ``sum_i s_i ||x_i||^2`` over a part of the samples."""
+        return added(self._ask(Method("square_sum"), part.value))
+
+    def extent(self, W: Vector, b: Vector) -> Vector:
+        """Return the largest of the shards' own."""
+        return _largest(self._ask(Method("extent"), W, b))
+
+    def largest_entries(self) -> Vector:
+        """Return the largest of the shards' own."""
+        return _largest(self._ask(Method("largest_entries")))
+
+    def formed(self) -> RemoteSamples:
+        """Return the samples with X dense, in float64."""
+        value = self.group.value(Method("formed"), self.held)
+        return self._with(value, RemoteColumns(self.design.shape, np.float64, self.design.n_threads, False, value))
+
+    def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
+        """Compute the Gram matrix of some columns and the targets: sums over the shards."""
+        total = self.total(np.ones_like)
+        level = self.total(lambda y: y) / total if centred else 0.0
+        base = _base(self.design)
+        n_entries = float(self.size) * len(features)
+        sparse = base.sparse and float(base._counts[features].sum()) <= SPARSE_PRODUCTS * n_entries
+        self.design.count(self.design.fraction(features))
+        parts = self._ask(_products, level, features, 0 if known is None else len(known.features), sparse)
+        scale = getattr(self.design, "scale", None)
+        return gram_of(Products.added(parts), features, scale, total if centred else None, known)
+
+    def precise_gram(self, centred: bool) -> PreciseGram | None:
+        """Return None: sums of shards are in single precision."""
+        return None
+
+    def ridge(self, lam: float, centred: bool) -> Vector | None:
+        """Minimise the squared error plus a ridge by the system of the features; None where they are many."""
+        if self.design.shape[1] > _RIDGE:
+            return None
+        ones = self.full(1.0)
+        r = self.shifted(self.y, -self.mean(self.y)) if centred else self.y
+        K = self.hessian(ones, False)
+        K[np.diag_indices(len(K))] += lam
+        with np.errstate(all="ignore"):
+            w = Definite(K).solve(self.pull(r))
+        return w if np.all(np.isfinite(w)) else None
+
+    def moments(self, h: Rows) -> tuple[Vector, Vector]:
+        """Mean and variance of every column under the weights ``s_i h_i``, divided by their sum."""
+        total, mean = self.total(lambda y, h: h, h), self.center(h)
+        if mean is None:
+            return np.zeros(self.design.shape[1]), np.zeros(self.design.shape[1])
+        self.design.count(1.0)
+        spreads, left = zip(*self._ask(_spread, h.value, mean), strict=True)
+        return mean, np.maximum(_added(spreads) / total - np.square(_added(left) / total), 0.0)
+
+    def curvature(self, h: Rows, centred: bool) -> RemoteCurvatures:
+        """Return what gives ``X' diag(s h) X`` row by row."""
+        return RemoteCurvatures(self.group.value(_curvature, self.held, h.value, self._center(h, centred)))
+
+    def _center(self, h: Rows, centred: bool) -> Vector | None:
+        return self.center(h) if centred else None
+
+    def center(self, h: Rows) -> Vector | None:
+        """Return the means of the columns under the weights ``s_i h_i``; None where these are all zero."""
+        self.design.count(1.0)
+        totals, pulls = zip(*self._ask(_total_and_pull, h.value), strict=True)
+        total = added(totals)
+        return _added(pulls) / total if total > 0.0 else None
+
+    def hessian(self, h: Rows, centred: bool) -> Vector:
+        """Compute ``X' diag(s h) X``, X centred by these weights where an intercept is eliminated.
+
+        Each shard takes its own means off; how far these are from those of all is added.
+        """
+        self.design.count(1.0)
+        if not centred:
+            return _added(self._ask(_hessian, h.value))
+        totals, means, parts = zip(*self._ask(_centred_hessian, h.value), strict=True)
+        H, weights, M = _added(parts), np.array(totals), np.stack(means)
+        if weights.sum() > 0.0:
+            apart = M - weights @ M / weights.sum()
+            H = H + (apart.T * weights) @ apart
+        return H
+
+    def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
+        """Return R, upper triangular, with R'R the Hessian plus lam I: the root of the shards' own, one below the other."""
+        center = self._center(h, centred)
+        self.design.count(1.0)
+        roots = self._ask(_hessian_root, h.value, center, lam / self.group.size)
+        return np.asarray(np.linalg.qr(np.vstack(roots), mode="r"))
+
+    def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
+        """Compute ``X w + b``."""
+        self.design.count(1.0 if support is None else self.design.fraction(support))
+        return self._rows(Method("margins"), w, float(b), support)
+
+    def pull(self, alpha: Rows) -> Vector:
+        """Compute ``X'(s alpha)``."""
+        self.design.count(1.0)
+        return _added(self._ask(Method("pull"), alpha.value))
+
+    def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
+        """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
+        self.design.count(1.0)
+        both = self._rows(Method("margins_and_pull"), w, alpha.value).value
+        return RemoteRows(self.group.value(_item, both, 0)), _added(self.group.ask(_item, both, 1))
+
+    def step(
+        self,
+        step: Step,
+        w: Vector,
+        b: float,
+        alpha: Rows,
+        g: Vector,
+        part: Rows | None = None,
+        u: Rows | None = None,
+        fresh: bool = False,
+    ) -> float:
+        """Put updated dual variables in the place of the old ones, and g with them."""
+        rows, margins = (None if given is None else given.value for given in (part, u))
+        self.design.count(1.0 if part is None else self.weight(part))
+        done = self._rows(_step, step, w, float(b), alpha.value, rows, margins, fresh).value
+        if step.store:
+            alpha.value = self.group.value(_item, done, 2)
+        if u is not None:
+            u.value = self.group.value(_item, done, 3)
+        totals, changes = zip(*self.group.ask(_first_two, done), strict=True)
+        g[:] = _added(changes) if fresh else g + _added(changes)
+        return added(totals)
+
+    def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
+        """Compute X coef plus constants in twice the precision, and bounds on the errors."""
+        both = self._rows(_predictions, coef, tuple(map(float, constants)), _values(less)).value
+        return RemoteRows(self.group.value(_item, both, 0)), RemoteRows(self.group.value(_item, both, 1))
+
+
+def _values(rows: Iterable[Rows]) -> tuple[Value, ...]:
+    return tuple(row.value for row in rows)
+
+
+def _summed(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """Add numbers, each sum rounded once."""
+    return tuple(map(added, zip(*parts, strict=True)))
+
+
+def _added(parts: Iterable[Any]) -> Vector:
+    """Add vectors or matrices in the order of the shards."""
+    total: Vector = reduce(np.add, parts)
+    return total
+
+
+def _largest(parts: list[Vector]) -> Vector:
+    largest: Vector = reduce(np.maximum, parts)
+    return largest
+
+
+def _indices(runs: Runs) -> Indices:
+    return np.concatenate([np.arange(first, end) for first, end in runs])
+
+
+# What runs where the rows are
+
+
+def _size(samples: MemorySamples) -> int:
+    return samples.size
+
+
+def _targets(samples: MemorySamples) -> Rows:
+    return samples.y
+
+
+def _weights(samples: MemorySamples) -> Rows:
+    return samples.s
+
+
+def _second(_: Any, given: Any) -> Any:
+    return given
+
+
+def _item(several: Any, i: int) -> Any:
+    return several[i]
+
+
+def _first_two(several: Any) -> Any:
+    return several[:2]
+
+
+def _with_weights(samples: MemorySamples, s: Vector) -> MemorySamples:
+    return MemorySamples(samples.design, samples.y, s)
+
+
+def _affine(samples: MemorySamples, center: Vector | None, scale: Vector | None, zeros: Indices) -> MemorySamples:
+    base = samples.design.raw()[0]
+    return MemorySamples(AffineView(base, center, scale, zeros), samples.y, samples.s)
+
+
+def _chosen_size(chosen: ChosenInMemory) -> int:
+    return chosen.size
+
+
+def _partition(_: MemorySamples, blocks: int, n_samples: int, state: Any, runs: Runs) -> list[Indices]:
+    """Return the indices of each part within a shard."""
+    rng = np.random.Generator(getattr(np.random, state["bit_generator"])())
+    rng.bit_generator.state = state
+    place = np.full(n_samples, -1)
+    share = _indices(runs)
+    place[share] = np.arange(len(share))
+    parts = (place[part] for part in make_blocks(blocks, n_samples, rng))
+    return [part[part >= 0] for part in parts]
+
+
+def _weighted(samples: MemorySamples, part: Indices | None) -> WeightedRows:
+    return WeightedRows.of(samples.design, samples.s, part)
+
+
+def _n_rows(block: WeightedRows) -> int:
+    return block.shape[0]
+
+
+def _products(samples: MemorySamples, level: float, features: Indices, new: int, sparse: bool) -> Products:
+    return products(samples.design, samples.y, samples.s, level, features, new, sparse)
+
+
+def _spread(samples: MemorySamples, h: Vector, mean: Vector) -> tuple[Vector, Vector]:
+    """Return sums of squared differences from the means, and of the differences."""
+    c, design = samples.s * h, samples.design
+    left = design._left(c, mean) if isinstance(design, StoredDesign) else np.zeros(len(mean))
+    return design.spread(c, mean), left
+
+
+def _curvature(samples: MemorySamples, h: Vector, center: Vector | None) -> Any:
+    return samples.design.curvature(samples.s * h, center)
+
+
+def _total_and_pull(samples: MemorySamples, h: Vector) -> tuple[float, Vector]:
+    return float(samples.s @ h), samples.pull(h)
+
+
+def _hessian(samples: MemorySamples, h: Vector) -> Vector:
+    return samples.design.hessian(samples.s * h)
+
+
+def _centred_hessian(samples: MemorySamples, h: Vector) -> tuple[float, Vector, Vector]:
+    """Return the sum of the weights, the means of the columns, and the Hessian about them."""
+    total, mean = float(samples.s @ h), samples.center(h)
+    mean = np.zeros(samples.design.shape[1]) if mean is None else mean
+    return total, mean, samples.design.hessian(samples.s * h, mean)
+
+
+def _around(samples: MemorySamples, loss: Loss, u: Vector, b: float) -> tuple[float, ...]:
+    """Return the slope of the loss in the intercept, its terms in size, its curvature, and its value."""
+    s, y, u = samples.s, samples.y, u + b
+    a = np.asarray(loss.derivative(u, y))
+    return float(s @ a), float(s @ np.abs(a)), float(s @ loss.second_derivative(u, y)), float(s @ loss.value(u, y))
+
+
+def _slopes_at(samples: MemorySamples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    return np.array([float(samples.s @ loss.derivative(u + b, samples.y)) for b in points])
+
+
+def _shifted_sums(samples: MemorySamples, loss: Loss, alpha: Vector, b: float) -> tuple[float, ...]:
+    """Return the sum of dual variables that are shifted and projected, that of their sizes, and the weight of those inside F."""
+    (low, high), s = loss.domain(samples.y), samples.s
+    a = np.clip(alpha + b, low, high)
+    return float(s @ a), float(s @ np.abs(a)), float(s @ ((alpha + b > low) & (alpha + b < high)))
+
+
+def _totals_at(samples: MemorySamples, loss: Loss, alpha: Vector, points: Vector) -> Vector:
+    low, high = loss.domain(samples.y)
+    return np.array([float(samples.s @ np.clip(alpha + b, low, high)) for b in points])
+
+
+def _hessian_root(samples: MemorySamples, h: Vector, center: Vector | None, lam: float) -> Vector:
+    return samples.design.hessian_root(samples.s * h, center, lam)
+
+
+def _step(
+    samples: MemorySamples,
+    step: Step,
+    w: Vector,
+    b: float,
+    alpha: Vector,
+    part: Indices | None,
+    u: Vector | None,
+    fresh: bool,
+) -> tuple[float, Vector, Vector, Vector | None]:
+    """Return the total, the change of g, and copies of the dual variables and of the margins, updated."""
+    alpha, u, g = alpha.copy(), None if u is None else u.copy(), np.zeros(samples.design.shape[1])
+    return samples.step(step, w, b, alpha, g, part, u, fresh), g, alpha, u
+
+
+def _predictions(
+    samples: MemorySamples, coef: Vector, constants: tuple[float, ...], less: tuple[Vector, ...]
+) -> tuple[Vector, Vector]:
+    return samples.predictions(coef, *constants, less=less)

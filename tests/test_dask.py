@@ -1,0 +1,439 @@
+"""Rows on the workers of a Dask cluster: equal answers, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import threading
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from diht import Problem, SparseClassifier, SparseRegressor, SparseRegressorCV, solve, sparse_path
+from diht.dask.cluster import Cluster
+from diht.design import row_blocks
+from diht.losses import LOSSES
+from diht.samples.memory import MemorySamples
+from diht.samples.program import Group, Here, Shard
+from diht.samples.remote import RemoteSamples
+
+pytest.importorskip("distributed", reason="rows on a cluster need the extra 'dask'")
+
+import cloudpickle
+import dask
+import dask.array as da
+import dask.dataframe as dd
+import pandas as pd
+from distributed import Client, LocalCluster
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def data(task="classification", n=240, d=8, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + 0.5
+    u = X[:, 0] - 2.0 * X[:, 3] + 0.5 * rng.normal(size=n)
+    return X, np.where(u > np.median(u), "yes", "no") if task == "classification" else u
+
+
+def agree(there, here, tol=1e-8):
+    assert there.support_.tolist() == here.support_.tolist()
+    np.testing.assert_allclose(there.coef_, here.coef_, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(there.intercept_, here.intercept_, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(there.objective_, here.objective_, rtol=tol, atol=tol)
+    np.testing.assert_allclose(there.lower_bound_, here.lower_bound_, rtol=tol, atol=tol)
+
+
+def chunked(*arrays, rows=70):
+    return [da.from_array(a, chunks=(rows, *a.shape[1:])) for a in arrays]
+
+
+# Shards in this process, all that travels pickled
+
+
+class Lossy(Here):
+    """Shards that are lost now and then."""
+
+    def __init__(self, sources, every=0):
+        super().__init__(sources)
+        self.every, self.calls, self.longest = every, 0, 0
+
+    def run(self, programs, rebuilding):
+        self.calls += 1
+        answers = []
+        for i, shard in enumerate(self._shards):
+            program = programs[i]
+            if self.every and (self.calls + i) % self.every == 0:
+                shard = self._shards[i] = Shard(shard._values[0])
+                program = rebuilding(i)
+            answers.append(cloudpickle.dumps(shard.run(pickle.loads(cloudpickle.dumps(program)))))
+            self.longest = max(self.longest, len(answers[-1]))
+        return [pickle.loads(answer) for answer in answers]
+
+
+def remote(X, y, s, every=0):
+    """Samples in two shards of two blocks each, not in the order of the rows."""
+    cuts = np.linspace(0, len(y), 5).astype(int).tolist()
+    ranges = [[(cuts[0], cuts[1]), (cuts[3], cuts[4])], [(cuts[1], cuts[2]), (cuts[2], cuts[3])]]
+    sources = [
+        MemorySamples(
+            row_blocks([X[a:b] for a, b in runs], 1), *(np.concatenate([v[a:b] for a, b in runs]) for v in (y, s))
+        )
+        for runs in ranges
+    ]
+    group = Group(Lossy(sources, every))
+    return RemoteSamples.of(group, X.shape[1], X.dtype, sp.issparse(X), 1, ranges)
+
+
+def problem_data(loss, n=90, d=6, sparse=False, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) + 0.5
+    if sparse:
+        X = sp.csr_array(np.where(rng.random((n, d)) < 0.5, X, 0.0))
+    u = X @ np.array([1.0, -1.0, *np.zeros(d - 2)])
+    noisy = u - u.mean() + rng.normal(size=n)
+    y = np.sign(noisy) if loss.task == "classification" else noisy
+    if loss.nonnegative_targets:
+        y = rng.poisson(np.exp(np.clip(0.5 * noisy, -3, 3))).astype(float)
+    s = rng.uniform(0.5, 2.0, size=n)
+    return X, y, s / s.sum()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "hinge"])
+def test_every_loss_agrees_with_memory(name, sparse):
+    loss = LOSSES[name]()
+    X, y, s = problem_data(loss, sparse=sparse)
+    for intercept in (False, True):
+        here = solve(Problem(X, y, loss, 2, 0.1, s, intercept))
+        there = solve(Problem.of_samples(remote(X, y, s), loss, 2, 0.1, intercept))
+        assert there.support.tolist() == here.support.tolist()
+        assert abs(there.objective - here.objective) <= 1e-8 * abs(here.objective)
+        assert abs(there.lower_bound - here.lower_bound) <= 1e-8 * abs(here.objective)
+
+
+@pytest.mark.parametrize("solver", ["auto", "diht", "sdiht", "iht", "htp", "svrght", "relaxed"])
+def test_every_method_ends_the_same_after_losses(solver):
+    """Also bit by bit: lost shards are made again, and sums are added in the same order."""
+    loss = LOSSES["logistic"]()
+    X, y, s = problem_data(loss)
+    limit = None if solver == "auto" else 30
+    here = solve(Problem(X, y, loss, 2, 0.1, s, True), solver, max_iter=limit)
+    there, lossy = (
+        solve(Problem.of_samples(remote(X, y, s, every), loss, 2, 0.1, True), solver, max_iter=limit)
+        for every in (0, 7)
+    )
+    assert lossy.objective == there.objective
+    assert lossy.lower_bound == there.lower_bound
+    assert abs(there.objective - here.objective) <= 1e-8 * abs(here.objective)
+    assert abs(there.lower_bound - here.lower_bound) <= 1e-8 * abs(here.objective)
+
+
+def test_nothing_that_travels_is_as_long_as_the_samples():
+    loss = LOSSES["logistic"]()
+    longest = []
+    for n in (400, 4000):
+        X, y, s = problem_data(loss, n=n)
+        samples = remote(X, y, s)
+        solve(Problem.of_samples(samples, loss, 2, 0.1, True), max_iter=3)
+        longest.append(samples.group.shards.longest)
+    assert longest[1] <= longest[0] + 200  # bytes: N numbers would be 14400 more
+
+
+def test_vectors_go_and_come_in_the_order_of_the_rows():
+    X, y, s = problem_data(LOSSES["squared"]())
+    samples = remote(X, y, s)
+    assert samples.fetch(samples.y).tolist() == y.tolist()
+    assert samples.fetch(samples.put(np.arange(90.0))).tolist() == list(range(90))
+    np.testing.assert_allclose(samples.fetch(samples.margins(np.ones(6))), X @ np.ones(6), rtol=1e-14)
+
+
+def test_values_are_forgotten():
+    X, y, s = problem_data(LOSSES["squared"]())
+    samples = remote(X, y, s)
+    for _ in range(20):
+        samples.value(LOSSES["squared"](), samples.margins(np.ones(6)))
+    samples.total(np.ones_like)
+    assert all(len(shard._values) <= 3 for shard in samples.group.shards._shards)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_error_bounds_allow_for_the_shards(sparse):
+    """What is taken off a bound is no less than in memory, and holds against products in more digits."""
+    loss = LOSSES["logistic"]()
+    X, y, s = problem_data(loss, sparse=sparse)
+    scale = np.linspace(1.0, 2.0, 6)
+    here = Problem(X, y, loss, 2, 0.1, s, True, scale=scale)
+    there = Problem.of_samples(remote(X, y, s), loss, 2, 0.1, True, scale)
+    a = np.random.default_rng(3).normal(size=len(y))
+    c, w = s * a, np.arange(6.0)
+    error = there.design.rmatvec_error(float(np.linalg.norm(c)) * (1 + 1e-15))
+    dense = X.toarray() if sparse else X
+    Z = (dense.astype(np.longdouble) - there.center) / scale
+    assert np.all(np.abs(there.samples.pull(there.samples.put(a)) - Z.T @ c) <= error)
+    assert np.all(there.design.rmatvec_error(1.0) >= here.design.stored.rmatvec_error(1.0) / scale)
+    margins = there.samples.fetch(there.samples.margins(w))
+    assert np.all(np.abs(margins - Z @ w) <= there.design.matvec_error(w))
+    np.testing.assert_allclose(there.design.column_norms(), here.design.column_norms(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gram_matrices_are_within_their_error(sparse):
+    X, y, s = problem_data(LOSSES["squared"](), d=6)
+    if sparse:
+        X = sp.csr_array(np.where(np.random.default_rng(5).random(X.shape) < 0.08, X, 0.0))
+    problem = Problem.of_samples(remote(X, y, s), LOSSES["squared"](), 2, 0.1, True)
+    features = np.array([1, 2, 4, 5])
+    first = problem.samples.gram(features[:2], True)
+    for found in (problem.samples.gram(features, True), problem.samples.gram(features, True, first)):
+        columns = [(X.toarray() if sparse else X)[:, features], problem.samples.fetch(problem.y)[:, None]]
+        Z, weights = np.hstack(columns).astype(np.longdouble), s.astype(np.longdouble)
+        Z = Z - weights @ Z / weights.sum()
+        exact = (Z.T * weights) @ Z
+        assert np.all(np.abs(found.matrix - exact) <= found.error * np.outer(found.size, found.size))
+        assert found.error < 1e-12
+
+
+def test_a_long_chain_of_values():
+    """Vectors of a method that makes many steps; none of them is computed by recursion."""
+    X, y, s = problem_data(LOSSES["squared"]())
+    samples = remote(X, y, s)
+    u = samples.full(0.0)
+    for _ in range(5_000):
+        u = samples.shifted(u, 1.0)
+    assert samples.largest(lambda y, u: u, u) == 5_000.0
+    samples.group.shards.every = 1  # all are lost
+    assert samples.largest(lambda y, u: u, u) == 5_000.0
+
+
+def test_roots_of_hessians_of_several_classes():
+    loss = LOSSES["logistic"]().of_classes()
+    X, y, s = problem_data(LOSSES["squared"]())
+    targets = np.eye(3)[np.digitize(y, [-0.5, 0.5])]
+    here = Problem(X, targets, loss, 2, 0.1, s, True).samples
+    one = remote(X, y, s)
+    rows = one.map(lambda y, s: np.where(np.digitize(y, [-0.5, 0.5]) == np.arange(3)[:, None], 1.0, 0.0))
+    there = Problem.of_samples(one, loss, 2, 0.1, True, targets=(rows, 3)).samples
+    R, Q = (
+        samples.hessian_root(samples.curvatures(loss, samples.margins(np.arange(18.0) / 9)), True, 0.1)
+        for samples in (there, here)
+    )
+    np.testing.assert_allclose(R.T @ R, Q.T @ Q, atol=1e-12)
+
+
+# On a cluster
+
+
+def test_classes_intercept_weights_and_scales(client):
+    X, y = data()
+    s = np.random.default_rng(1).uniform(0.5, 2.0, size=len(y))
+    settings = {"k": 2, "lam": 0.05, "class_weight": "balanced"}
+    here = SparseClassifier(**settings).fit(X, y, s)
+    there = SparseClassifier(**settings).fit(*chunked(X, y, s))
+    agree(there, here)
+    assert there.classes_.tolist() == ["no", "yes"]
+    assert there.n_samples_fit_ == len(y)
+    assert pickle.loads(pickle.dumps(there)).predict(X).tolist() == here.predict(X).tolist()
+    with pytest.raises(AttributeError):
+        there.dual_coef_  # noqa: B018
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_regression(client, loss):
+    X, y = data("regression")
+    settings = {"k": 2, "lam": 0.05, "loss": loss}
+    agree(SparseRegressor(**settings).fit(*chunked(X, y)), SparseRegressor(**settings).fit(X, y))
+
+
+def test_delayed_sparse_blocks_with_an_empty_one(client):
+    X, y = data()
+    X = sp.csr_matrix(np.where(X > 0.8, X, 0.0))
+    cuts = [0, 100, 100, 240]
+    blocks = [[dask.delayed(v[a:b]) for a, b in pairwise(cuts)] for v in (X, y)]
+    settings = {"k": 2, "lam": 0.05, "standardize": False}
+    there = SparseClassifier(**settings).fit(*blocks)
+    agree(there, SparseClassifier(**settings).fit(X, y))
+    lazy = there.predict(blocks[0])
+    assert isinstance(lazy, da.Array)
+    assert lazy.compute().tolist() == there.predict(X).tolist()
+
+
+def test_data_frames(client):
+    X, y = data()
+    frame = pd.DataFrame(X, columns=[f"x{j}" for j in range(8)])
+    dX, dy = (dd.from_pandas(v, npartitions=3) for v in (frame, pd.Series(y)))
+    here = SparseClassifier(k=2, lam=0.05).fit(frame, y)
+    there = SparseClassifier(k=2, lam=0.05).fit(dX, dy)
+    agree(there, here)
+    assert there.feature_names_in_.tolist() == here.feature_names_in_.tolist()
+    assert there.predict(dX).compute().tolist() == here.predict(frame).tolist()
+    np.testing.assert_allclose(there.predict_proba(dX).compute(), here.predict_proba(frame), atol=1e-6)
+
+
+def test_columns_in_chunks_and_rows_of_unknown_number(client):
+    X, y = data()
+    there = SparseClassifier(k=2, lam=0.05).fit(da.from_array(X, chunks=(70, 3)), da.from_array(y, chunks=50))
+    agree(there, SparseClassifier(k=2, lam=0.05).fit(X, y))
+    dX, dy = chunked(X, y)
+    kept = dX[:, 1] > 0.0
+    there = SparseClassifier(k=2, lam=0.05).fit(dX[kept], dy[kept])
+    agree(there, SparseClassifier(k=2, lam=0.05).fit(X[X[:, 1] > 0.0], y[X[:, 1] > 0.0]))
+
+
+@pytest.mark.parametrize("multiclass", ["shared", "ovr"])
+def test_three_classes(client, multiclass):
+    X, _ = data(n=120, d=5)
+    y = np.digitize(X[:, 0] - X[:, 3], [-0.5, 0.5])
+    settings = {"k": 2, "lam": 0.1, "multiclass": multiclass}
+    agree(SparseClassifier(**settings).fit(*chunked(X, y, rows=50)), SparseClassifier(**settings).fit(X, y), 1e-7)
+
+
+def test_two_targets(client):
+    X, u = data("regression", n=60, d=4)
+    y = np.column_stack([u, X[:, 1] - u])
+    agree(SparseRegressor(k=2, lam=0.1).fit(*chunked(X, y)), SparseRegressor(k=2, lam=0.1).fit(X, y))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"groups": [0, 0, 1, 1, 2, 2, 3, 3]}, {"keep": [5]}, {"sign": 1}, {"bounds": (-0.3, 0.4)}],
+    ids=["groups", "keep", "sign", "bounds"],
+)
+def test_constraints(client, settings):
+    X, y = data(n=120)
+    settings |= {"k": 2, "lam": 0.1, "tol": 1e-10}
+    agree(SparseClassifier(**settings).fit(*chunked(X, y)), SparseClassifier(**settings).fit(X, y))
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_paths(client, loss):
+    X, y = data("regression" if loss == "squared" else "classification", n=120)
+    here, there = (sparse_path(*given, ks=[1, 3], lams=[0.1, 1.0], loss=loss) for given in ((X, y), chunked(X, y)))
+    for one, other in zip(there, here, strict=True):
+        assert one.support.tolist() == other.support.tolist()
+        assert abs(one.objective - other.objective) <= 1e-8 * other.objective
+        assert abs(one.lower_bound - other.lower_bound) <= 1e-4 * other.objective
+        assert one.lower_bound <= other.objective
+    np.testing.assert_allclose(there.criterion("ebic"), here.criterion("ebic"))
+
+
+def test_rows_stay_where_they_are(client):
+    X, y = data()
+    dX, dy = client.persist(chunked(X, y, rows=30))
+    agree(SparseClassifier(k=2, lam=0.05).fit(dX, dy), SparseClassifier(k=2, lam=0.05).fit(X, y))
+
+
+def test_without_a_client():
+    X, y = data()
+    agree(SparseClassifier(k=2, lam=0.05).fit(*chunked(X, y)), SparseClassifier(k=2, lam=0.05).fit(X, y))
+
+
+def test_predictions_are_lazy(client):
+    X, y = data("regression")
+    model = SparseRegressor(k=2, lam=0.05).fit(X, y)
+    touched = []
+    dX = da.from_array(X, chunks=(70, 8)).map_blocks(lambda block: touched.append(1) or block, dtype=float)
+    touched.clear()
+    lazy, selected = model.predict(dX), model.transform(dX)
+    assert not touched
+    assert lazy.shape == (240,)
+    np.testing.assert_allclose(lazy.compute(), model.predict(X))
+    assert selected.compute().tolist() == X[:, model.support_].tolist()
+
+
+def broken(what):
+    X, y = data()
+    if what == "nan":
+        X[101, 2] = np.nan
+    if what == "target":
+        y = y.astype(object)
+        y[3:] = 1.0
+    if what == "class":
+        y[:] = "yes"
+    weights = np.ones(len(y))
+    if what == "weight":
+        weights[80] = -1.0
+    dX, dy, ds = chunked(X, y, weights)
+    if what == "blocks":
+        dX, dy = dX.to_delayed().ravel().tolist(), dy.to_delayed().ravel().tolist()[:-1]
+    if what == "rows":
+        dX, dy = dX.to_delayed().ravel().tolist(), dy[1:].to_delayed().ravel().tolist()
+    if what == "columns":
+        dX = [dask.delayed(X[:70]), dask.delayed(X[70:140, :5]), dask.delayed(X[140:])]
+        dy = [dask.delayed(part) for part in (y[:70], y[70:140], y[140:])]
+        ds = None
+    return dX, dy, ds
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("nan", "NaN at row 31 in block 1"),
+        ("class", "at least two classes"),
+        ("weight", "negative, got -1.0 at row 10 in block 1"),
+        ("blocks", "y must have the blocks of X, got 3 blocks beside 4"),
+        ("rows", "same rows, got 70 and 69 in block 0"),
+        ("columns", "same number of columns, got 8 in block 0 and 5 in block 1"),
+    ],
+)
+def test_what_is_refused(client, what, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        SparseClassifier(k=2).fit(*broken(what))
+    assert "\n" not in str(caught.value)
+
+
+def test_nothing_else_gathers_the_rows(client):
+    X, y = data("regression")
+    dX, dy = chunked(X, y)
+    with pytest.raises(ValueError, match="Dask"):
+        Problem(dX, y, "squared", 2)
+    with pytest.raises(ValueError, match="Dask"):
+        sparse_path(X, dy)
+    with pytest.raises(ValueError, match="Dask"):
+        SparseRegressorCV(ks=[1, 2]).fit(dX, y)
+    with pytest.raises(ValueError, match="offset"):
+        SparseRegressor(k=2).fit(dX, dy, offset=y)
+    with pytest.raises(ValueError, match="Dask"):
+        SparseRegressor(k=2).fit(X, dy)
+    with pytest.raises(ValueError, match="Dask"):
+        SparseRegressor(k=2).fit(dX, y)
+
+
+@pytest.mark.linux
+def test_a_worker_that_is_killed(monkeypatch):
+    """Another one takes over its rows, and the answer is the same."""
+    X, y = data(n=300, d=30)
+    settings = {"k": 4, "lam": 0.01}
+    here = SparseClassifier(**settings).fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
+            Client(cluster) as client,
+        ):
+            victim = next(iter(client.run(os.getpid).values()))
+            model, killed = SparseClassifier(**settings), threading.Event()
+
+            def kill():
+                if not killed.is_set():
+                    killed.set()
+                    os.kill(victim, signal.SIGKILL)
+                return False
+
+            model._stop = kill  # asked after the first step
+            clusters, make = [], Cluster.__init__
+            monkeypatch.setattr(Cluster, "__init__", lambda self, *args: clusters.append(self) or make(self, *args))
+            there = model.fit(*chunked(X, y))
+            assert clusters[0].losses > 0
+    agree(there, here)
