@@ -304,9 +304,11 @@ def test_plot(ks):
 
 
 def boxes(axes):
-    """The boxes of all that is written beside and in some axes, but the empty."""
+    """The boxes of all that is written beside and in some axes, without the lines of annotations."""
+    for text in axes.texts:
+        text.update_positions(axes.figure.canvas.get_renderer())
     texts = [*axes.texts, *axes.get_yticklabels()]
-    return [Text.get_window_extent(text) for text in texts if text.get_text()]  # without the line of an annotation
+    return [Text.get_window_extent(text) for text in texts if text.get_text()]
 
 
 @pytest.mark.parametrize("equal", [False, True])

@@ -417,7 +417,7 @@ def _name_curves(axes: Axes, steps: Steps, colours: dict[int, str], inches: floa
     )  # points: a line of 8 takes 11, and axes are a little lower than planned
     for j, end, place in zip(ends, wanted, places, strict=True):
         axes.annotate(
-            printable(steps.names[j], 24),
+            printable(steps.names[j], 30),
             xy=(1.0, float(end)),
             xycoords="axes fraction",
             xytext=(1.04, float(place)),
@@ -431,7 +431,7 @@ def _name_curves(axes: Axes, steps: Steps, colours: dict[int, str], inches: floa
 
 
 def _apart(wanted: Vector, distance: float) -> Vector:
-    """Return the places nearest to ascending ones, in the sense of least squares, that have at least this distance."""
+    """Return places near to ascending ones, in the sense of least squares, that have this distance; within [0, 1] if they fit."""
     shift = distance * np.arange(len(wanted))
     blocks: list[list[float]] = []  # sum and number of places that became neighbours
     for value in wanted - shift:
@@ -441,7 +441,7 @@ def _apart(wanted: Vector, distance: float) -> Vector:
             blocks[-1][0] += total
             blocks[-1][1] += count
     means = [total / count for total, count in blocks for _ in range(int(count))]
-    return np.asarray(means, dtype=np.float64) + shift
+    return np.clip(means, 0.0, max(1.0 - distance * (len(wanted) - 1), 0.0)) + shift
 
 
 def _mark(axes: Axes, steps: Steps, j: int, heights: Vector, colour: str) -> None:
@@ -465,7 +465,7 @@ def _draw_members(axes: Axes, steps: Steps, rows: NDArray[np.int64], colours: di
 
     for place, j in enumerate(rows.tolist()):
         _mark(axes, steps, j, np.full(len(steps.ks), float(place)), colours.get(j, FAINT))
-    labels = [printable(steps.names[j], 24) for j in rows]
+    labels = [printable(steps.names[j], 30) for j in rows]
     axes.set_yticks(np.arange(len(rows)), labels=labels, fontsize=8, parse_math=False)
     for label, j in zip(axes.get_yticklabels(), rows.tolist(), strict=True):
         label.set_color(colours.get(j, FAINT))
