@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
@@ -453,7 +454,7 @@ def test_frequencies_have_bars_and_the_rest_is_counted():
     frequency = np.array([1.0, 0.8, 0.5, 0.1, *[0.02] * 27, 0.0])
     names = tuple(f"gene {j}" for j in range(32))
     figure = Stability(frequency, 0.75, 3.0, 32, names).plot()
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     (axes,) = figure.axes
     assert [bar.get_width() for bar in axes.patches] == [100, 80, 50, 10]
     assert len({bar.get_facecolor() for bar in axes.patches[:2]}) == 1 != axes.patches[2].get_facecolor()
@@ -468,7 +469,7 @@ def test_pictures_and_tables(monkeypatch):
     intervals = bootstrap(model, X, y, n_resamples=5, random_state=0)
     stability = stability_selection(model, X, y, n_resamples=4, random_state=0)
     for figure in (intervals.plot(), stability.plot()):
-        figure.canvas.draw()
+        FigureCanvasAgg(figure).draw()
     labels = {label.get_text() for label in intervals.plot().axes[0].get_yticklabels()}
     assert labels == {f"{'abc'[j]}: x{i}" for j, i in zip(*np.nonzero(model.coef_), strict=True)}
     assert len(stability.plot().axes[0].patches) == np.count_nonzero(stability.frequency >= 0.1)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import comb
@@ -298,15 +299,15 @@ def test_plot(ks):
     required = {(point.k, f"x{j}") for point in path.at(1.0) for j in point.certificate.required}
     names = [label.get_text() for label in bottom.get_yticklabels()]
     assert {(k, names[int(y)]) for line in full for k, y in zip(*line.get_data(), strict=True)} == required
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     with pytest.raises(ValueError, match="several"):
         path.plot()
 
 
-def boxes(axes):
+def boxes(axes, renderer):
     """The boxes of all that is written beside and in some axes, without the lines of annotations."""
     for text in axes.texts:
-        text.update_positions(axes.figure.canvas.get_renderer())
+        text.update_positions(renderer)
     texts = [*axes.texts, *axes.get_yticklabels()]
     return [Text.get_window_extent(text) for text in texts if text.get_text()]
 
@@ -319,12 +320,13 @@ def test_names_beside_the_curves_do_not_overlap(equal):
     size = np.ones(14) if equal else np.arange(1.0, 15.0)
     path = sparse_path(X, X.to_numpy() @ size + 0.1 * rng.standard_normal(200), ks=[6, 10, 14], lams=0.1)
     figure = path.plot()
-    figure.canvas.draw()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
     _, middle, bottom = figure.axes
     assert len(middle.texts) == 12
     assert len({text.get_color() for text in middle.texts}) == 12
     for axes in (middle, bottom):
-        found = boxes(axes)
+        found = boxes(axes, canvas.get_renderer())
         assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
         assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in found)
 
