@@ -442,7 +442,8 @@ def _apart(wanted: Vector, distance: float) -> Vector:
             blocks[-1][1] += count
     means = [total / count for total, count in blocks for _ in range(int(count))]
     room = max(1.0 - distance * (len(wanted) - 1), 0.0)
-    return shift + np.clip(np.asarray(means, dtype=np.float64), 0.0, room)
+    places: Vector = shift + np.clip(means, 0.0, room)
+    return places
 
 
 def _mark(axes: Axes, steps: Steps, j: int, heights: Vector, colour: str) -> None:
