@@ -30,6 +30,7 @@ from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
 from diht.estimators.path import choices_among, constraint_of, default_names
 from diht.losses import Loss
+from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.refit import refit
 from diht.samples import null_intercept
@@ -426,6 +427,7 @@ class Intervals:
         return draw_ranges(ranges, f"{100 * self.confidence_level:g}% intervals, features {how}", "coefficient")
 
 
+@not_interruptible()
 def bootstrap(
     estimator: Estimator,
     X: Any,
@@ -517,7 +519,7 @@ def bootstrap(
         message = f"{n_failed} of the {n_resamples} resamples have no single best model without a ridge"
         if n_failed > n_resamples // 2:
             raise ValueError(message)
-        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=2)
+        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=3)
     return _intervals(estimator, found, resampled, n_failed, float(confidence_level), method, reselect)
 
 
@@ -672,6 +674,7 @@ class Stability:
         return np.asarray(ever[np.argsort(-self.frequency[ever], kind="stable")])
 
 
+@not_interruptible()
 def stability_selection(
     estimator: Estimator,
     X: Any,
