@@ -146,7 +146,7 @@ def test_many_fits_are_interrupted_at_once(monkeypatch):
     model = SparseRegressor(k=2).fit(X, Y)
     problem = Problem(X, Y, "squared", k=2, lam=0.1)
     calls = {
-        "diht.estimators.inference.refit": lambda: bootstrap(model, X, Y, n_resamples=5),
+        "diht.estimators.equations.refit": lambda: bootstrap(model, X, Y, n_resamples=5),
         "diht.estimators.inference.clone": lambda: stability_selection(model, X, Y, n_resamples=4),
         "diht.solvers.loop.drive": lambda: near_optimal(problem, 0.01),
     }
