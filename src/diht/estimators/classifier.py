@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import update_wrapper
 from numbers import Real
 from types import MethodType
 from typing import TYPE_CHECKING, Any
@@ -45,14 +44,13 @@ class _OfLikelihoods:
     """A method that only estimators have whose loss is a likelihood; unlike scikit-learn's `available_if` it says why."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
-        update_wrapper(self, method)
+        self.method = method
 
     def __get__(self, estimator: Any, kind: Any = None) -> Callable[..., Any]:
-        method: Callable[..., Any] = self.__wrapped__  # type: ignore[attr-defined]
         if estimator is None:
-            return method
+            return self.method
         _check_probabilities(estimator)
-        return MethodType(method, estimator)
+        return MethodType(self.method, estimator)
 
 
 def _check_probabilities(estimator: Any) -> None:
