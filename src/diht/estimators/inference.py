@@ -25,6 +25,7 @@ from diht.constraints.groups import bounds_of, indices_of, signs_of
 from diht.estimators.base import blas_threads
 from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, equations_of
 from diht.estimators.path import choices_among, constraint_of, default_names
+from diht.numerics.interrupt import not_interruptible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -208,6 +209,7 @@ class Intervals:
         return draw_ranges(ranges, f"{100 * self.confidence_level:g}% intervals, features {how}", "coefficient")
 
 
+@not_interruptible()
 def bootstrap(
     estimator: Estimator,
     X: Any,
@@ -299,7 +301,7 @@ def bootstrap(
         message = f"{n_failed} of the {n_resamples} resamples have no single best model without a ridge"
         if n_failed > n_resamples // 2:
             raise ValueError(message)
-        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=2)
+        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=3)
     return _intervals(estimator, found, resampled, n_failed, float(confidence_level), method, reselect)
 
 
@@ -452,6 +454,7 @@ class Stability:
         return np.asarray(ever[np.argsort(-self.frequency[ever], kind="stable")])
 
 
+@not_interruptible()
 def stability_selection(
     estimator: Estimator,
     X: Any,
