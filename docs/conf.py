@@ -1,5 +1,6 @@
 """How the pages are built: `pip install '.[docs]' && sphinx-build -W docs docs/_build`."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -29,6 +30,8 @@ suppress_warnings = ["config.cache"]  # a scraper is a function
 
 html_theme = "pydata_sphinx_theme"
 html_title = "diht"
+html_static_path = ["_static"]
+html_css_files = ["diht.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
@@ -38,7 +41,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"examples/index": [], "guide": [], "evidence": [], "project": []}
+html_sidebars = {"examples/**": [], "guide": [], "evidence": [], "project": []}
 
 myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -46,6 +49,7 @@ copybutton_prompt_is_regexp = True
 
 autodoc_typehints = "none"  # the docstrings have them
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autosummary_generate = True
 napoleon_use_rtype = False
 
@@ -82,12 +86,18 @@ _SCIKIT_LEARNS = (
     "set_score_request",
     "get_metadata_routing",
     "set_callbacks",
+    "set_output",
 )
 
 
 def _skip(app, what, name, obj, skip, options):
     """Leave out what scikit-learn adds to every estimator, and attributes that the class tells of itself."""
-    return skip or name in (*_SCIKIT_LEARNS, "mu", "smoothness", "pieces")
+    return skip or name in (*_SCIKIT_LEARNS, "mu", "smoothness", "pieces", "dual_coef_")
+
+
+def _plain(app, what, name, obj, options, lines):
+    """Leave out links into scikit-learn's own pages, in what is inherited from it."""
+    lines[:] = [re.sub(r":ref:`([^<`]+?)\s*(?:<[^>`]*>)?`", r"\1", line) for line in lines]
 
 
 def _formulas(app, what, name, obj, options, lines):
@@ -114,3 +124,4 @@ def setup(app):
     app.connect("build-finished", _copied)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _formulas, priority=400)
+    app.connect("autodoc-process-docstring", _plain, priority=400)
