@@ -7,9 +7,9 @@ from os import PathLike
 from typing import TYPE_CHECKING
 
 from diht.datasets.writing import atomic_write
+from diht.numerics.digits import percent, rounded_down, rounded_up
 from diht.report.html import document, table
-from diht.report.text import percent, printable, quoted
-from diht.result import rounded_down, rounded_up
+from diht.report.text import printable, quoted
 
 if TYPE_CHECKING:
     from diht.estimators.scorecard import Level, Scorecard
