@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
 
 from diht import __version__
+from diht.report.plots import COLOURS, FAINT, INK
 
 project = "diht"
 author = "The diht developers"
@@ -66,7 +67,18 @@ def _drawn(block, variables, conf):
     return figure_rst([path], conf["src_dir"])
 
 
+def _style(conf, name):
+    """Draw the figures of examples as the package draws its own."""
+    mpl.rcParams.update({
+        "axes.prop_cycle": mpl.cycler(color=COLOURS), "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": FAINT, "axes.grid": True, "axes.axisbelow": True, "grid.color": "#ececec",
+        "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+        "font.size": 9.5, "legend.frameon": False,
+    })  # fmt: skip
+
+
 sphinx_gallery_conf = {
+    "reset_modules": ("matplotlib", _style),
     "image_scrapers": (matplotlib_scraper, _drawn),
     "write_computation_times": False,
     "examples_dirs": "../examples",
