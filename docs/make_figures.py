@@ -304,7 +304,7 @@ def choosing_k() -> Figure:
     left.plot(ks, [p.objective for p in path], "o-", color=MODEL, lw=2, ms=4)
     left.plot(ks, [p.lower_bound for p in path], "s--", color=BOUND, lw=2, ms=4)
     left.text(4.2, path.point(4).objective + 0.15, "objective", color=MODEL)
-    left.text(2.2, path.point(2).lower_bound - 0.2, "lower bound", color=BOUND, va="top", ha="right")
+    left.text(5.0, path.point(5).lower_bound - 0.35, "lower bound", color=BOUND, va="top")
     left.set(xlabel="k", ylim=(0, None), title="samples that were fitted")
     right.axhspan(0, mean[best] + error[best], color=SHADE, lw=0)
     right.errorbar(ks, mean, error, fmt="o-", color=OTHER, lw=2, ms=4, elinewidth=1)
