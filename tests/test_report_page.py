@@ -281,6 +281,7 @@ def test_in_a_browser(browser, report, width, dark):
     path = report[-1]
     browser.open(path, width=width, dark=dark)
     assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert browser.layout()["overlaps"] == []
     browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
     boxes = browser.evaluate(
