@@ -106,7 +106,7 @@ _GLANCES = 0.25  # share of the patience for glances in a row that find nothing
 _TRIES = 2  # units whose models are fitted at a glance
 _CALLS = 20_000  # entries that are looked at in the time that the calls of a fit take, however small it is
 _PER_UNIT = 0.3  # units of effort for each unit that may join, however little is done about it
-_PER_ENTRY = 0.2  # units of effort for each entry of the columns of a fit
+_PER_ENTRY, _PER_ENTRY_INTERIOR = 0.2, 2.5  # units of effort for each entry of the columns of a fit, by interior points
 _MOST_FITTED = 100  # swaps that rounding may let look as if they gained: if more, another way is taken
 _NOTHING = -1  # in place of a unit that leaves
 
@@ -117,7 +117,8 @@ class _Search:
     ) -> None:
         self.problem, self.constraint, self.rtol = problem, problem.constraint, rtol
         self.effort, self.stop, self.pool = effort, stop, pool
-        d = problem.shape[1]
+        d, pieces = problem.shape[1], problem.loss.pieces
+        self.per_entry = _PER_ENTRY if pieces is None or not pieces.is_bounded else _PER_ENTRY_INTERIOR
         _, self.inside, _ = self.constraint.free(d)
         self.unit, self.norms = self.constraint.unit_of(d), problem.design.column_norms()
 
@@ -204,7 +205,7 @@ class _Search:
 
     def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
         """Return the best model on some features, well within the tolerance for swaps."""
-        self.effort.spend(_CALLS + _PER_ENTRY * float(self.problem.shape[0]) * (len(support) + 1))
+        self.effort.spend(_CALLS + self.per_entry * float(self.problem.shape[0]) * (len(support) + 1))
         fit = refit(self.problem, support, w, b, 1e-2 * self.rtol)
         if self.pool is not None:
             self.pool.add(fit)
