@@ -125,7 +125,7 @@ def best_intercept(samples: Samples, loss: Loss, u: Rows, start: float = 0.0, co
     """Minimiser over b of sum_i s_i l(u_i + b, y_i).
 
     Secants or Newton's steps are followed as long as each halves the slope, unless the loss is one of straight and quadratic
-    pieces. `compiled` says that so many intercepts are wanted that compiled sums, where the loss has them, pay however short they are.
+    pieces. `compiled` says that so many intercepts are wanted that compiled sums pay, where the loss has them, however short.
     """
     known = loss.intercept(lambda f: samples.each(f, u))
     if known is not None:
