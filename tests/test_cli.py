@@ -22,7 +22,7 @@ from command import refused, run
 from diht import SparseClassifier, SparseRegressor, __version__
 from diht.commands.interrupt import Interrupt
 from diht.datasets import load_breast_cancer
-from diht.persistence.model import read_model
+from diht.persistence.schema import read_model
 from diht.result import rounded_down
 
 RNG = np.random.default_rng(7)

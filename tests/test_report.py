@@ -23,9 +23,8 @@ from diht.persistence.model import (
     as_labels,
     equation_labels,
     feature_name,
-    read_model,
-    to_json,
 )
+from diht.persistence.schema import read_model, to_json
 from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, to_png
 from diht.report.text import Context, Finding, certificate_in_words, fit_report, percent, printable, significant
 from diht.result import Status

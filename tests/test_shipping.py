@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 import diht
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
-from diht.persistence.model import read_model, to_json
+from diht.persistence.schema import read_model, to_json
 from diht.solvers.tree import TreeBound
 
 RNG = np.random.default_rng(0)

@@ -22,17 +22,8 @@ from diht.design import as_design
 from diht.estimators.base import class_targets, column_scales
 from diht.losses import Loss, as_loss
 from diht.persistence.given import GivenModel, is_given_model, read_given_model
-from diht.persistence.model import (
-    Data,
-    Equation,
-    Figures,
-    Label,
-    SavedModel,
-    as_labels,
-    equation_labels,
-    feature_name,
-    read_model,
-)
+from diht.persistence.model import Data, Equation, Figures, Label, SavedModel, as_labels, equation_labels, feature_name
+from diht.persistence.schema import read_model
 from diht.problem import Problem, normalised_weights
 from diht.report.live import LiveLine
 from diht.report.text import Context, Finding, allowed, certificate_in_words, printable, quoted, spoken

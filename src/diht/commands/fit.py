@@ -21,7 +21,8 @@ from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.design import as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
-from diht.persistence.model import Equation, Label, SavedModel, as_labels, to_json
+from diht.persistence.model import Equation, Label, SavedModel, as_labels
+from diht.persistence.schema import to_json
 from diht.report.live import LiveLine
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
 from diht.solvers.loop import SOLVERS

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from diht.datasets import Table, atomic_write, read_table
 from diht.losses import losses_with_probabilities
-from diht.persistence.model import SavedModel, read_model
+from diht.persistence.model import SavedModel
+from diht.persistence.schema import read_model
 
 __all__ = ["columns_of", "predict", "read_for"]
 

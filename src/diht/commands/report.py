@@ -9,7 +9,8 @@ import numpy as np
 
 from diht.commands.predict import columns_of, read_for
 from diht.commands.targets import targets_for
-from diht.persistence.model import SavedModel, as_labels, read_model
+from diht.persistence.model import SavedModel, as_labels
+from diht.persistence.schema import read_model
 from diht.report.page import Predictions, Story, write_page
 
 __all__ = ["report"]

@@ -23,12 +23,13 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted
 
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import Structured, bounds_of, indices_of, signs_of
+from diht.constraints.groups import Structured, constrained
 from diht.constraints.limits import Limits
 from diht.design import Design, as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
-from diht.estimators.path import choices_among, constraint_of, default_names
+from diht.estimators.path import choices_among
+from diht.estimators.tabular import asked_of, encoded_names
 from diht.losses import Loss
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.refit import refit
@@ -315,10 +316,11 @@ def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
             "fit with multiclass='ovr'"
         )
     coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
-    names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
-    limits = constraint_of(1, d, names, None, None, estimator.sign, estimator.bounds).limits
+    d = data.X.shape[1]
+    asked = asked_of(estimator, d)
+    limits = constrained(1, d, None, None, asked.sign, asked.bounds).limits
     loss, lam = estimator._fitted_loss(), estimator._lam
-    groups, rows = constraint_of(1, d, None, None, estimator.groups, None, None), []
+    groups, rows = constrained(1, d, None, asked.groups, None, None), []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])
         own = None if limits is None else limits.of(support)
@@ -337,7 +339,7 @@ def _scales(X: Any, support: Indices, groups: Constraint) -> Callable[[Vector], 
 
 
 def _names(estimator: Estimator, n_features: int) -> tuple[str, ...]:
-    return tuple(map(str, getattr(estimator, "feature_names_in_", default_names(n_features))))
+    return encoded_names(estimator, n_features)
 
 
 def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> Estimator:
@@ -346,9 +348,7 @@ def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> E
     Each fit starts from nothing: from the model of all samples a method may not get away, and choices on resamples would agree with
     it, and with one another, more than their samples do.
     """
-    names = getattr(estimator, "feature_names_in_", None)
-    keep, sign = indices_of("keep", estimator.keep, names), signs_of(estimator.sign, names, n_features)
-    given = {"keep": keep, "sign": sign, "bounds": bounds_of(estimator.bounds, names, n_features)}
+    given = asked_of(estimator, n_features)._asdict() | {"encoder": None}  # of columns that are encoded already
     model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, **given)
     return model
 
@@ -744,8 +744,8 @@ def stability_selection(
     data = _Data.of(estimator, X, y, sample_weight, offset)
     d, pairs = data.X.shape[1], 1 + bool(complementary)
     unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
-    choices_among(d, None, unfitted.keep, estimator.groups)  # there have to be some
-    constraint = constraint_of(1, d, None, unfitted.keep, estimator.groups, None, None)
+    choices_among(d, unfitted.keep, unfitted.groups)  # there have to be some
+    constraint = constrained(1, d, unfitted.keep, unfitted.groups, None, None)
     inside = constraint.free(d)[1]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=n_resamples // pairs)
 
