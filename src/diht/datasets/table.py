@@ -8,9 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.tables import Frame
+
 __all__ = ["Matrix", "Table"]
 
-Matrix: TypeAlias = Any  # ndarray, csr_array or Design
+Matrix: TypeAlias = Any  # ndarray, csr_array, Design or Frame
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,9 +21,9 @@ class Table:
 
     Attributes
     ----------
-    X : ndarray, csr_array or Design of shape (n_samples, n_features)
+    X : ndarray, csr_array, Design or Frame of shape (n_samples, n_features)
         Finite float64 (float32 where the file holds float32).  Sparse for svmlight and for a sparse ``.npz``; a Design for a
-        data set on disk.
+        data set on disk; a Frame where columns hold texts or miss values, and texts are asked for.
     y : ndarray of shape (n_samples,) or (n_samples, n_targets), or None
         float64, or strings where the targets are class names; None where the file has no target.
     feature_names, target_names : list of str, or None
@@ -45,6 +47,14 @@ class Table:
     zero_based: bool | None = None
     weights: NDArray[np.float64] | None = None
     sparse_blocks: bool = False
+
+    @property
+    def frame(self) -> Frame:
+        """The features as columns with names; of dense tables only."""
+        if isinstance(self.X, Frame):
+            return self.X
+        names = [f"x{j}" for j in range(self.X.shape[1])] if self.feature_names is None else self.feature_names
+        return Frame(tuple(names), tuple(np.asarray(self.X, dtype=np.float64).T), self.X.shape[0])
 
     @property
     def is_sparse(self) -> bool:
