@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from diht.commands import warn
 from diht.commands.interrupt import Interrupt
-from diht.commands.predict import columns_of, read_for
+from diht.commands.predict import as_numbers, columns_of, read_for
 from diht.commands.targets import choose_loss, targets_for
 from diht.datasets import Table, read_table
 from diht.design import as_design
@@ -63,6 +63,7 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         max_features=arguments.max_features,
     )
     targets_for(model, table)  # a target too few would count as a feature
+    table = as_numbers(model, table)
     columns = columns_of(model, table, np.arange(model.n_features))
     if table.X.shape[1] != model.n_features:
         raise ValueError(f"{table.path}: {table.X.shape[1]} features, where the model has {model.n_features}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -47,6 +48,20 @@ class Table:
     zero_based: bool | None = None
     weights: NDArray[np.float64] | None = None
     sparse_blocks: bool = False
+
+    def rows(self, rows: NDArray[np.int64]) -> Table:
+        """Return some of the rows, of a table in memory."""
+        X = self.X.rows(rows) if isinstance(self.X, Frame) else self.X[rows]
+        y, weights = (None if values is None else values[rows] for values in (self.y, self.weights))
+        return replace(self, X=X, y=y, weights=weights)
+
+    def only(self, names: Sequence[str]) -> Table:
+        """Return some of the columns, of a dense table with names."""
+        assert self.feature_names is not None
+        if isinstance(self.X, Frame):
+            return replace(self, X=self.X.only(names), feature_names=list(names))
+        place = {name: j for j, name in enumerate(self.feature_names)}
+        return replace(self, X=self.X[:, [place[name] for name in names]], feature_names=list(names))
 
     @property
     def frame(self) -> Frame:

@@ -141,14 +141,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if self.impute not in (None, *_IMPUTE):
             raise ValueError(f"impute must be one of {list(_IMPUTE)} or None, got {self.impute!r}")
         frame = self._frame(X, reset=True)
-        names = chosen_columns(frame.names, self.drop, self.only, self.keep)
-        kinds = {name: kind_of(frame[name]) for name in names}
-        self.left_out_ = left_out(names, [frame[name] for name in names], list(kinds.values()), self.keep)
-        used = {name: kind for name, kind in kinds.items() if name not in self.left_out_}
-        _refuse_dates(frame, used)
-        self._refuse_missing(frame, used)
-        if not used:
-            raise ValueError("X must have at least one column to use, got none besides those left out")
+        used, self.left_out_ = self.check(frame)
         if self.left_out_:
             said = "; ".join(f"{name!r} {reason}" for name, reason in self.left_out_.items())
             warnings.warn(f"columns left out: {said} (keep=[...] uses them)", UserWarning, stacklevel=2)
@@ -159,6 +152,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         _refuse_twins(self.encoding_.names)
         self.groups_ = self.encoding_.groups
         return self
+
+    def check(self, frame: Frame) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the kinds of the columns to use, and why others are left out; raise where something is refused."""
+        names = chosen_columns(frame.names, self.drop, self.only, self.keep)
+        kinds = {name: kind_of(frame[name]) for name in names}
+        reasons = left_out(names, [frame[name] for name in names], list(kinds.values()), self.keep)
+        used = {name: kind for name, kind in kinds.items() if name not in reasons}
+        _refuse_dates(frame, used)
+        self._refuse_missing(frame, used)
+        if not used:
+            raise ValueError("X must have at least one column to use, got none besides those left out")
+        return used, reasons
 
     def transform(self, X: Any) -> Any:
         """Return the columns of numbers.
@@ -305,7 +310,7 @@ def _refuse_dates(frame: Frame, kinds: dict[str, str]) -> None:
         cell = next((str(value) for value in frame[dates[0]] if str(value) not in ("None", "NaT")), "")
         raise ValueError(
             f"X holds dates in {shown}, such as {cell[:30]!r}: put numbers in their place, such as the days since a date, the "
-            f"month or the weekday, or leave them out by drop={dates}"
+            f"month or the weekday, or leave them out (drop={dates}, --drop {dates[0]})"
         )
 
 

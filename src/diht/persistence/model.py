@@ -36,6 +36,7 @@ __all__ = [
     "as_labels",
     "equation_labels",
     "feature_name",
+    "stacked_columns",
 ]
 
 Label: TypeAlias = str | int | float
@@ -434,6 +435,11 @@ class SavedModel:
         return feature_name(index, self.feature_names, self.data.zero_based)
 
     @property
+    def counts_columns(self) -> bool:
+        """Whether k counts the columns of the table that was encoded."""
+        return self.encoding is not None and self.structure.groups == tuple(self.encoding.groups.tolist())
+
+    @property
     def input_names(self) -> tuple[str, ...] | None:
         """The names of the columns of the table that it was fitted to, encoded or not."""
         return self.feature_names if self.encoding is None else tuple(column.name for column in self.encoding.columns)
@@ -467,12 +473,12 @@ class SavedModel:
             return None
         frame = Frame.of(X)
         if self.feature_names is None:
-            return _stacked(frame, list(frame.names))[:, self.support]
+            return stacked_columns(frame, list(frame.names))[:, self.support]
         names = [self.feature_names[j] for j in self.support]
         lacking = [name for name in names if name not in frame.names]
         if lacking:
             raise ValueError(f"X has no column {', '.join(map(repr, lacking[:5]))}, which the model needs")
-        return _stacked(frame, names)
+        return stacked_columns(frame, names)
 
     def predict(self, X: Any, columns: Indices | None = None) -> list[Any]:
         """Return one prediction a row: a number, a row of numbers where there are several targets, or one of the classes."""
@@ -521,7 +527,7 @@ def _are_records(X: Any) -> bool:
     return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], Mapping)
 
 
-def _stacked(frame: Frame, names: Sequence[str]) -> NDArray[np.float64]:
+def stacked_columns(frame: Frame, names: Sequence[str]) -> NDArray[np.float64]:
     """Return columns of numbers side by side; raise where one has none, or misses some."""
     counts = {name: count for name in names if (count := count_missing(frame[name]))}
     if counts:
