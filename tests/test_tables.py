@@ -378,9 +378,9 @@ def test_files_hold_encoders_and_predict_as_the_estimator_does(make, tmp_path):
     assert estimator.coef_names_.tolist() == model.coef_names_.tolist()
     back.to_json(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "model.json").read_bytes()
-    asked = estimator._asked(estimator.coef_.shape[-1])
+    wanted = estimator._wanted(estimator.coef_.shape[-1])
     assert str(estimator._constraint(estimator.coef_.shape[-1])) == str(model._constraint(model.coef_.shape[-1]))
-    assert (asked.groups is None) == (model.groups_ is None)
+    assert (wanted.groups is None) == (model.groups_ is None)
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS.keys())

@@ -17,7 +17,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from diht.commands import warn
 from diht.commands.columns import choose_columns
-from diht.commands.interrupt import Interrupt
 from diht.commands.scores import Scores, cross_validated, predictions, score_table, split
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
@@ -26,6 +25,7 @@ from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
 from diht.estimators.table_encoder import TableEncoder
 from diht.losses import Loss
+from diht.numerics.interrupt import Interrupt
 from diht.persistence.model import Equation, Label, SavedModel, as_labels
 from diht.persistence.schema import to_json
 from diht.report.live import LiveLine
@@ -57,7 +57,7 @@ def fit(arguments: argparse.Namespace) -> None:
     with Interrupt() as interrupt:
         opening = _opening(chosen.table, estimator, loss, why, classes)
         gone = _print("\n".join([opening, *chosen.lines()]) + "\n")
-        _run(estimator, table, LiveLine(not arguments.quiet), interrupt)
+        _run(estimator, table, LiveLine(not arguments.quiet))
     model = SavedModel.of(estimator, table)
     tested, scores = _scored(arguments, estimator, table, held_out, list(classes))
     results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
@@ -163,9 +163,9 @@ def _check_method(arguments: argparse.Namespace, table: Table, loss: Loss, n_cla
         )
 
 
-def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:
+def _run(estimator: Any, table: Table, live: LiveLine) -> None:
     """Fit the estimator; what it warns of becomes a line, unless the report says it anyway."""
-    estimator.live, estimator._stop = live, interrupt
+    estimator.live = live
     with live, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(table.X, table.y, table.weights)
@@ -197,7 +197,7 @@ class _WatchedCV:
 
     def _estimator(self, **params: Any) -> Any:
         plain = super()._estimator(**params)  # type: ignore[misc]
-        plain.live, plain._stop = self.live, self._stop  # type: ignore[attr-defined]
+        plain.live = self.live
         return plain
 
     def chosen(self) -> Any:

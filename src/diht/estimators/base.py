@@ -28,17 +28,18 @@ from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
 from diht.estimators.tabular import (
-    Asked,
-    asked_of,
+    Wanted,
     check_kinds,
     encoded,
     encoded_names,
     name_missing,
     needs_encoder,
     set_groups,
+    wanted_of,
 )
 from diht.losses import ALL_LOSSES, Loss
 from diht.numerics.compiling import printed
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.samples import Rows, Samples
@@ -65,7 +66,6 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     """What the regressor and the classifier share: sparse linear models of one target, or of several that share features."""
 
     _task: ClassVar[str]
-    _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
 
     # Fitting
 
@@ -119,17 +119,18 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
         results = []
-        for j, (label, y) in enumerate(targets.items()):
-            problem = problem_of(y)
-            start = None if previous is None else self._start(problem, previous[j], j, scale)
-            callback = self._callback(label, tasks, scale, np.dtype(dtype))
-            if tasks is not None:
-                tasks.begin_problem()
-            method = self._solver()
-            result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
-            if tasks is not None:
-                tasks.end_problem()
-            results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
+        with interruptible("the model is the best found so far", _CALLER + 2):
+            for j, (label, y) in enumerate(targets.items()):
+                problem = problem_of(y)
+                start = None if previous is None else self._start(problem, previous[j], j, scale)
+                callback = self._callback(label, tasks, scale, np.dtype(dtype))
+                if tasks is not None:
+                    tasks.begin_problem()
+                method = self._solver()
+                result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback)
+                if tasks is not None:
+                    tasks.end_problem()
+                results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
         return results
 
     # Rows on the workers of a Dask cluster
@@ -192,7 +193,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
         k = Cardinality(self.k).k
-        keep, groups, signs, limits = self._asked(n_features)
+        keep, groups, signs, limits = self._wanted(n_features)
         choices = n_choices(n_features, keep, groups)
         if k > choices:
             what = (
@@ -203,9 +204,9 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             )
         return constrained(min(k, choices), n_features, keep, groups, signs, limits)
 
-    def _asked(self, n_features: int) -> Asked:
+    def _wanted(self, n_features: int) -> Wanted:
         """Return what is asked of the columns of `coef_`."""
-        return asked_of(self, n_features)
+        return wanted_of(self, n_features)
 
     def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""

@@ -17,7 +17,7 @@ from diht.constraints.limits import Limits
 from diht.design import Design, as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import class_weighted, column_scales, validated
-from diht.estimators.tabular import asked_of
+from diht.estimators.tabular import wanted_of
 from diht.losses import Loss
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.refit import refit
@@ -174,10 +174,10 @@ def equations_of(estimator: Estimator, data: Data) -> list[FittedEquation]:
         )
     coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
     d = data.X.shape[1]
-    asked = asked_of(estimator, d)
-    limits = constrained(1, d, None, None, asked.sign, asked.bounds).limits
+    wanted = wanted_of(estimator, d)
+    limits = constrained(1, d, None, None, wanted.sign, wanted.bounds).limits
     loss, lam = estimator._fitted_loss(), estimator._lam
-    groups, rows = constrained(1, d, None, asked.groups, None, None), []
+    groups, rows = constrained(1, d, None, wanted.groups, None, None), []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])
         own = None if limits is None else limits.of(support)

@@ -25,7 +25,8 @@ from diht.constraints.groups import constrained
 from diht.estimators.base import blas_threads
 from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, equations_of
 from diht.estimators.path import choices_among
-from diht.estimators.tabular import asked_of, encoded_names
+from diht.estimators.tabular import encoded_names, wanted_of
+from diht.numerics.interrupt import not_interruptible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,7 +130,7 @@ def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> E
     Each fit starts from nothing: from the model of all samples a method may not get away, and choices on resamples would agree with
     it, and with one another, more than their samples do.
     """
-    given = asked_of(estimator, n_features)._asdict() | {"encoder": None}  # of columns that are encoded already
+    given = wanted_of(estimator, n_features)._asdict() | {"encoder": None}  # of columns that are encoded already
     model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, **given)
     return model
 
@@ -207,6 +208,7 @@ class Intervals:
         return draw_ranges(ranges, f"{100 * self.confidence_level:g}% intervals, features {how}", "coefficient")
 
 
+@not_interruptible()
 def bootstrap(
     estimator: Estimator,
     X: Any,
@@ -298,7 +300,7 @@ def bootstrap(
         message = f"{n_failed} of the {n_resamples} resamples have no single best model without a ridge"
         if n_failed > n_resamples // 2:
             raise ValueError(message)
-        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=2)
+        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=3)
     return _intervals(estimator, found, resampled, n_failed, float(confidence_level), method, reselect)
 
 
@@ -439,20 +441,19 @@ class Stability:
     def plot(self) -> Figure:
         """Draw how often the features were chosen, the most frequent on top, and the threshold; needs matplotlib."""
         _need_matplotlib()
-        from diht.report.plots import BOUND, Bars, draw_coefficients
+        from diht.report.plots import Frequencies, draw_frequencies
 
         order = self._order()
-        bars = Bars("", [self.feature_names[j] for j in order], self.frequency[order])
-        figure = draw_coefficients([bars], "how often a feature was chosen", "fraction of the half samples")
-        figure.axes[0].axvline(self.threshold, color=BOUND, linewidth=1.5, linestyle="--")
-        figure.axes[0].set_xlim(0.0, 1.12)
-        return figure
+        names = [self.feature_names[j] for j in order]
+        shares = Frequencies(names, self.frequency[order], np.isin(order, self.selected), self.threshold)
+        return draw_frequencies(shares, "how often a feature was chosen", "share of the half samples")
 
     def _order(self) -> Indices:
         ever = np.flatnonzero(self.frequency)
         return np.asarray(ever[np.argsort(-self.frequency[ever], kind="stable")])
 
 
+@not_interruptible()
 def stability_selection(
     estimator: Estimator,
     X: Any,

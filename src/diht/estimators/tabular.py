@@ -16,8 +16,7 @@ from diht.tables.encoding import missing_in_words
 from diht.tables.frame import is_frame
 
 __all__ = [
-    "Asked",
-    "asked_of",
+    "Wanted",
     "check_kinds",
     "encoded",
     "encoded_names",
@@ -25,12 +24,13 @@ __all__ = [
     "needs_encoder",
     "refuse_dates",
     "set_groups",
+    "wanted_of",
 ]
 
 _ADVICE = "put numbers in their place, such as the days since a date, the month or the weekday"
 
 
-class Asked(NamedTuple):
+class Wanted(NamedTuple):
     """What is asked of a model besides k, of the columns of `coef_`, by their places."""
 
     keep: Any
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     bounds: Any
 
 
-def asked_of(estimator: Any, n_features: int) -> Asked:
+def wanted_of(estimator: Any, n_features: int) -> Wanted:
     """Return what an estimator that has seen X asks of the columns of `coef_`."""
     names, encoder = getattr(estimator, "feature_names_in_", None), getattr(estimator, "encoder_", None)
     known = n_features if encoder is None else encoder.n_features_in_
@@ -47,14 +47,14 @@ def asked_of(estimator: Any, n_features: int) -> Asked:
     signs, bounds = signs_of(estimator.sign, names, known), bounds_of(estimator.bounds, names, known)
     groups = getattr(estimator, "groups_", estimator.groups)
     if encoder is None:
-        return Asked(keep, groups, signs, bounds)
+        return Wanted(keep, groups, signs, bounds)
     origin = encoder.encoding_.origin
     kept = None if keep is None else np.flatnonzero(np.isin(origin, features_given("keep", keep, known)))
     if bounds is not None:
         bounds = tuple(side.reshape(-1, known)[:, origin].squeeze() for side in sides_of(bounds, known))
     if np.ndim(signs):
         signs = _of_columns("sign", signs, known)[..., origin]
-    return Asked(kept, groups, signs, bounds)
+    return Wanted(kept, groups, signs, bounds)
 
 
 def _of_columns(name: str, values: Any, n_columns: int) -> Any:

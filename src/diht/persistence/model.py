@@ -210,7 +210,7 @@ class Structure:
         from diht.constraints.groups import _signs, _units, features_given
         from diht.constraints.limits import limits_of
 
-        keep, groups, sign, bounds = estimator._asked(n_features)
+        keep, groups, sign, bounds = estimator._wanted(n_features)
         if keep is None and groups is None and sign is None and bounds is None:
             return cls()
         kept = features_given("keep", keep, n_features)
