@@ -91,7 +91,7 @@ def test_json_round_trip(model, tmp_path):
     path = tmp_path / "model.json"
     model.to_json(path)
     back = diht.load_model(path)
-    assert type(back).__name__ == type(model).__name__.removesuffix("CV")
+    assert type(back.estimator_).__name__ == type(model).__name__.removesuffix("CV")
     assert_same(model, back)
     np.testing.assert_array_equal(back.coef_, model.coef_)
     assert back.coef_.dtype == model.coef_.dtype

@@ -18,7 +18,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import diht
 from awkward import AWKWARD, KNOWN, Case
 from diht import (
     SparseClassifier,
@@ -44,7 +43,7 @@ N = 160
 FRAME = pd.DataFrame(
     {
         "age": RNG.normal(50, 12, N),
-        "port": RNG.choice(list("ABCD"), N, p=[0.5, 0.3, 0.17, 0.03]),
+        "port": [*"DDD", *RNG.choice(list("ABC"), N - 3, p=[0.5, 0.3, 0.2])],
         "paid": RNG.random(N) < 0.4,
         "size": pd.Categorical(RNG.choice([1, 2, 3], N)),
         "noise": RNG.normal(size=N),
@@ -94,7 +93,8 @@ def test_the_encoder_does_what_scikit_learns_do(impute):
         encoded = dict(zip(names, np.asarray(encoder.transform(frame)).T, strict=True))
         theirs = imputer.transform(frame[numbers].astype(float))
         flagged = [f"{name} is missing" for name in numbers] if impute == "indicator" else []
-        np.testing.assert_array_equal(np.column_stack([encoded[name] for name in numbers + flagged]), theirs)
+        ours = np.column_stack([encoded[name] for name in numbers + flagged])
+        np.testing.assert_allclose(ours, theirs, rtol=1e-15)
         columns = [names.index(name) for name in names if "=" in name]
         np.testing.assert_array_equal(encoder.transform(frame)[:, columns], one_hot.transform(levels))
     assert "port=(other)" in names
@@ -226,11 +226,11 @@ def test_estimators_speak_of_the_columns_and_coefficients_of_the_encoded_ones():
     assert model.get_support().tolist() == [True, True, True, False, False]
     assert model.get_feature_names_out().tolist() == ["age", "port", "paid"]
     assert list(model.transform(FRAME).columns) == ["age", "port", "paid"]
-    assert model.coef_.shape == model.coef_names_.shape == (9,)
+    assert model.coef_.shape == model.coef_names_.shape == (10,)
     used = set(model.coef_names_[model.support_])
     assert used == {"age", "port=A", "port=B", "port=C", "port=(other)", "paid"}
     assert not hasattr(clone(model), "encoder_")
-    assert not hasattr(model.fit(FRAME[["age", "noise"]], Y), "encoder_")
+    assert not hasattr(model.set_params(k=1).fit(FRAME[["age", "noise"]], Y), "encoder_")
     assert model.coef_names_.tolist() == ["age", "noise"]
 
 
@@ -300,7 +300,7 @@ def test_what_is_asked_of_columns_holds_for_all_that_they_become():
     assert all(by_name[f"size={j}"] for j in (1, 2, 3))
     assert by_name["age"] <= 0
     assert all(abs(value) <= 0.5 for name, value in by_name.items() if name.startswith("port"))
-    assert model.groups_.tolist() == [0, 1, 1, 1, 1, 2, 3, 3, 3, 2][: len(model.groups_)] or len(model.groups_) == 9
+    assert model.groups_.tolist() == [0, 1, 1, 1, 1, 2, 3, 3, 3, 2]
     chosen = SparseRegressorCV(ks=[1], lams=0.01, cv=2, **settings).fit(FRAME, Y)
     np.testing.assert_allclose(chosen.coef_, model.coef_, rtol=1e-5, atol=1e-7)
     path = sparse_path(FRAME, Y, ks=[1], lams=0.01, **settings)
@@ -330,6 +330,7 @@ def test_a_fitted_estimator_needs_its_own_columns_only():
         plain.predict(FRAME[["age", "noise", "paid"]])
 
 
+@pytest.mark.filterwarnings("ignore:the columns of the support are linearly dependent:UserWarning")  # levels sum to one
 def test_what_comes_after_a_fit_takes_data_frames():
     model = SparseRegressor(k=2, lam=0.01).fit(FRAME, Y)
     assert list(bootstrap(model, FRAME, Y, n_resamples=5, random_state=0).to_frame()["feature"])[:2] == [
@@ -373,13 +374,15 @@ def test_files_hold_encoders_and_predict_as_the_estimator_does(make, tmp_path):
     np.testing.assert_array_equal(back.predict(few.to_dict("records")), back.predict(new))
     np.testing.assert_array_equal(back.predict(few.to_dict("list")), back.predict(new))
     estimator = back.estimator_
-    np.testing.assert_array_equal(estimator.predict(few), back.predict(new))
+    close = {"rtol": 1e-12} if estimator._task == "regression" else {}
+    np.testing.assert_allclose(estimator.predict(few), back.predict(new), **close)
     np.testing.assert_array_equal(estimator.get_support(), model.get_support())
     assert estimator.coef_names_.tolist() == model.coef_names_.tolist()
     back.to_json(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "model.json").read_bytes()
     wanted = estimator._wanted(estimator.coef_.shape[-1])
-    assert str(estimator._constraint(estimator.coef_.shape[-1])) == str(model._constraint(model.coef_.shape[-1]))
+    if hasattr(model, "k"):
+        assert str(estimator._constraint(estimator.coef_.shape[-1])) == str(model._constraint(model.coef_.shape[-1]))
     assert (wanted.groups is None) == (model.groups_ is None)
 
 
@@ -422,12 +425,13 @@ def test_reading_and_predicting_need_numpy_alone(tmp_path):
 import sys, diht
 model = diht.load_model({str(tmp_path / "model.json")!r})
 print(model, model.predict([{{"age": 61, "port": "B"}}]), model.predict_proba({{"age": [61], "port": ["?"]}}))
-print(*sorted({{name.split(".")[0] for name in sys.modules}} & {{"scipy", "sklearn", "numba", "pandas", "joblib", "matplotlib"}}))
+heavy = {{"scipy", "sklearn", "numba", "pandas", "joblib", "matplotlib"}}
+print("imported:", *sorted({{name.split(".")[0] for name in sys.modules}} & heavy))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    said, modules = done.stdout.rstrip("\n").rsplit("\n", 1) if done.stdout.count("\n") > 1 else (done.stdout, "")
+    said, modules = done.stdout.splitlines()
     assert "Predictor(classification, logistic loss: age, port)" in said
-    assert modules == ""
+    assert modules == "imported:"
 
 
 def test_a_loaded_model_is_an_estimator_where_one_is_asked_for(tmp_path):
@@ -485,7 +489,7 @@ def test_each_table_is_fitted_or_says_what_to_do(make, tmp_path, capsys, monkeyp
     fit = ["fit", case.path, "--target", case.target, "--quiet"]
     if case.refused:
         status, out, said = run(capsys, *fit)
-        assert status == 1
+        assert status == 2
         assert case.refused in said
         assert said.count("\n") == 1
         assert "Data" not in out
@@ -541,13 +545,9 @@ def test_options_for_columns(tmp_path, capsys, monkeypatch):
     assert "x0" in read_model("diht-report/model.json").input_names
     (tmp_path / "a.svm").write_text("1 1:2 2:3\n0 1:1 2:5\n1 1:4\n")
     assert "needs a CSV or Parquet file" in run(capsys, "fit", "a.svm", "--drop", "x")[2]
-    assert "no column 'wt'" in run(capsys, "predict", "diht-report/model.json", make_file(tmp_path, "gear\n3\n"))[2]
-
-
-def make_file(folder, text):
-    path = folder / "few.csv"
-    path.write_text(text)
-    return path
+    (tmp_path / "few.csv").write_text("gear\n3\n")
+    said = run(capsys, "predict", "diht-report/model.json", "few.csv")[2]
+    assert "few.csv: no column 'cyl', 'wt', which the model needs" in said
 
 
 def test_parquet_files_with_texts(tmp_path, capsys, monkeypatch):
@@ -584,7 +584,9 @@ def test_scores_of_samples_that_were_not_fitted(tmp_path, capsys, monkeypatch):
     assert "R2" in out
     assert "RMSE" in out
     assert "4-fold cross-validation (160 samples)" in out
-    assert "--test-fraction" in run(capsys, "fit", "b.csv", "--test-fraction", "1.5")[2]
+    with pytest.raises(SystemExit):
+        main(["fit", "b.csv", "--test-fraction", "1.5"])
+    assert "argument --test-fraction: must be a number between 0 and 1" in capsys.readouterr().err
 
 
 def test_separators_and_commas(tmp_path):
@@ -605,7 +607,3 @@ def test_separators_and_commas(tmp_path):
     assert table.X["a"].tolist() == ["1,5", "x, y"]
     assert "both named 'a': rename one" in refusal(columns, "a,a,y\n1,2,3\n")
     assert "line 3: 2 cells, where the first has 3" in refusal(columns, "a,b,y\n1,u,3\n1,2\n")
-
-
-def test_version_of_the_package_is_there():
-    assert diht.TableEncoder is TableEncoder

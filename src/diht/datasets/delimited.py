@@ -112,7 +112,7 @@ def _is_header(cells: Sequence[str], targets: Sequence[Target]) -> bool:
 
 
 def _is_text(cell: str) -> bool:
-    return _number(cell) is None and not _is_missing(cell)
+    return _number(cell) is None and not _is_missing(cell) and not _DECIMAL.fullmatch(cell.strip())
 
 
 def _unnumbered(target: Target) -> Target:

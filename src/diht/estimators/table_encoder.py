@@ -216,13 +216,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not is_frame(X):
             X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
             return Frame.of(X)
+        names = list(map(str, X.columns))
+        if len(set(names)) < len(names):
+            twin = next(name for name in names if names.count(name) > 1)
+            raise ValueError(f"X has two columns named {twin!r}: rename one of them")
         check_array(np.broadcast_to(0.0, X.shape), estimator=self)  # only its shape is looked at
         validate_data(self, X, skip_check_array=True, reset=reset)
-        frame = Frame.of(X)
-        if len(set(frame.names)) < len(frame.names):
-            twin = next(name for name in frame.names if frame.names.count(name) > 1)
-            raise ValueError(f"X has two columns named {twin!r}: rename one of them")
-        return frame
+        return Frame.of(X)
 
     def _refuse_missing(self, frame: Frame, used: dict[str, str]) -> None:
         counts = {name: count for name in used if (count := count_missing(frame[name]))}

@@ -10,11 +10,15 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "as_booleans", "as_numbers", "as_texts", "count_missing", "is_frame"]
+__all__ = ["Frame", "Levels", "as_booleans", "as_numbers", "as_texts", "count_missing", "is_frame"]
 
 Values: TypeAlias = NDArray[Any]
 
 _TRUTH = {"true": 1.0, "false": 0.0}
+
+
+class Levels(np.ndarray[Any, Any]):
+    """Texts that are names of levels, also where they look like numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +31,7 @@ class Frame:
         Those of the columns.
     values : tuple of arrays of shape (n,)
         A column is bool, float64 with NaN for what is missing, datetime64 or timedelta64, or an array of objects: texts, and
-        None for what is missing.
+        None for what is missing; `Levels` where the table says that they are names.
     n_rows : int
         The number of rows.
     named : bool
@@ -116,7 +120,7 @@ def _as_column(values: Any) -> Values:
     if (
         str(kind).lower().startswith(("category", "categorical", "enum"))
     ):  # its levels are names, also where they are numbers
-        return as_texts(_objects(np.asarray(values, dtype=object)))
+        return as_texts(_objects(np.asarray(values, dtype=object))).view(Levels)
     if kind is None and not isinstance(values, Sequence | np.ndarray):
         values = [values]  # one row
     if kind is None and isinstance(values, str):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from diht.tables.frame import Values, as_booleans, as_numbers, count_missing
+from diht.tables.frame import Levels, Values, as_booleans, as_numbers, count_missing
 
 __all__ = ["kind_of", "left_out", "looks_like_id"]
 
@@ -26,6 +26,8 @@ def kind_of(values: Values) -> str:
         return "boolean"
     if len(values) and count_missing(values) == len(values):
         return "empty"
+    if isinstance(values, Levels):
+        return "category"
     if values.dtype != object:
         return "number"
     if as_numbers(values) is not None:
