@@ -207,6 +207,9 @@ def test_bad_tables_are_refused():
     twins = pd.concat([FRAME, FRAME[["age"]]], axis=1)
     assert "two columns named 'age': rename one" in refusal(TableEncoder().fit, twins)
     assert "infinity in column 'age'" in refusal(TableEncoder().fit, FRAME.assign(age=np.inf))
+    stray = FRAME.astype({"age": object})
+    stray.loc[7, "age"] = "61 years"
+    assert "texts among the numbers of 'age' (1 of 160, such as '61 years')" in refusal(TableEncoder().fit, stray)
     named = pd.DataFrame({"a": ["u", "v"] * 9, "a=u": range(5, 23)})
     assert "two encoded columns would be named 'a=u'" in refusal(TableEncoder().fit, named)
     encoder = TableEncoder().fit(FRAME)

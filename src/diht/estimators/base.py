@@ -196,9 +196,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         keep, groups, signs, limits = self._wanted(n_features)
         choices = n_choices(n_features, keep, groups)
         if k > choices:
-            what = (
-                f"{choices} {'features' if groups is None else 'groups'}{' besides those to keep' * (keep is not None)}"
-            )
+            counted = "features" if self.groups is None else "groups"
+            what = f"{choices} {counted}{' besides those to keep' * (keep is not None)}"
             warnings.warn(
                 f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
             )

@@ -17,7 +17,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_array, check
 
 from diht.tables import Column, Encoding, Frame, kind_of, left_out
 from diht.tables.encoding import BLANK, missing_in_words
-from diht.tables.frame import Values, as_booleans, as_numbers, as_texts, count_missing, is_frame
+from diht.tables.frame import Values, as_booleans, as_numbers, as_texts, count_missing, is_frame, is_number
 
 __all__ = ["Encoded", "TableEncoder", "groups_of"]
 
@@ -160,6 +160,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         reasons = left_out(names, [frame[name] for name in names], list(kinds.values()), self.keep)
         used = {name: kind for name, kind in kinds.items() if name not in reasons}
         _refuse_dates(frame, used)
+        _refuse_mixed(frame, used)
         self._refuse_missing(frame, used)
         if not used:
             raise ValueError("X must have at least one column to use, got none besides those left out")
@@ -311,6 +312,18 @@ def _refuse_dates(frame: Frame, kinds: dict[str, str]) -> None:
         raise ValueError(
             f"X holds dates in {shown}, such as {cell[:30]!r}: put numbers in their place, such as the days since a date, the "
             f"month or the weekday, or leave them out (drop={dates}, --drop {dates[0]})"
+        )
+
+
+def _refuse_mixed(frame: Frame, kinds: dict[str, str]) -> None:
+    found = []
+    for name in (name for name, kind in kinds.items() if kind == "mixed"):
+        texts = [value for value in frame[name].tolist() if value is not None and not is_number(value)]
+        found.append(f"{name!r} ({len(texts):,} of {len(frame):,}, such as {texts[0][:30]!r})")
+    if found:
+        raise ValueError(
+            f"X holds texts among the numbers of {', '.join(found)}: correct them, leave them blank and impute them, or drop these "
+            "columns"
         )
 
 

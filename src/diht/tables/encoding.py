@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.tables.frame import Frame, Values, as_booleans, as_numbers, as_texts, count_missing
+from diht.tables.frame import Frame, Values, as_booleans, as_numbers, as_texts, count_missing, is_number
 
 __all__ = ["BLANK", "KINDS", "OTHER", "Column", "Encoding"]
 
@@ -70,7 +70,7 @@ class Column:
             return self._one_hot(as_texts(values))
         numbers = as_numbers(values) if self.kind == "number" else as_booleans(values)
         if numbers is None:
-            cell = next(value for value in as_texts(values) if value is not None and not _is_number(value))
+            cell = next(value for value in as_texts(values) if value is not None and not is_number(value))
             wanted = "a number" if self.kind == "number" else "true or false"
             raise ValueError(f"column {self.name!r} of X must hold {wanted}, as in fit, got {str(cell)[:40]!r}")
         missing = np.isnan(numbers)
@@ -87,14 +87,6 @@ class Column:
         known = np.flatnonzero(codes >= 0)
         columns[known, codes[known]] = 1.0
         return columns
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "Levels", "as_booleans", "as_numbers", "as_texts", "count_missing", "is_frame"]
+__all__ = ["Frame", "Levels", "as_booleans", "as_numbers", "as_texts", "count_missing", "is_frame", "is_number"]
 
 Values: TypeAlias = NDArray[Any]
 
@@ -207,6 +207,15 @@ def as_numbers(values: Values) -> NDArray[np.float64] | None:
         return values.astype(np.float64)  # None becomes NaN
     except (TypeError, ValueError):
         return None
+
+
+def is_number(text: str) -> bool:
+    """Tell whether a text is one of a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def as_booleans(values: Values) -> NDArray[np.float64] | None:

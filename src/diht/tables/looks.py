@@ -8,18 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from diht.tables.frame import Levels, Values, as_booleans, as_numbers, count_missing
+from diht.tables.frame import Levels, Values, as_booleans, as_numbers, count_missing, is_number
 
 __all__ = ["kind_of", "left_out", "looks_like_id"]
 
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?")
 _ID = re.compile(r"(.*[_\W])?(id|uuid|guid|index|idx|row|rownames|row_?number|unnamed: 0|key|nr|no)", re.IGNORECASE)
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
+_MOSTLY = 0.9  # of the cells that are numbers from which on others among them are mistakes
 _MANY = 20  # distinct texts from which on a column may be one of names, tickets, remarks: below, it is a category
 
 
 def kind_of(values: Values) -> str:
-    """Return "number", "boolean", "category", "date", or "empty" where nothing but missing values is there."""
+    """Return "number", "boolean", "category", "date", or "empty" where nothing but missing values is there.
+
+    It is "mixed" where all but a few cells are numbers, too many for them to be names: such as a number with its unit among many.
+    """
     if values.dtype.kind in "mM":
         return "date"
     if values.dtype.kind == "b":
@@ -35,7 +39,17 @@ def kind_of(values: Values) -> str:
     if as_booleans(values) is not None:
         return "boolean"
     levels = set(values.tolist()) - {None}
+    if _is_mixed(values, levels):
+        return "mixed"
     return "date" if all(_DATE.fullmatch(level.strip()) for level in levels) else "category"
+
+
+def _is_mixed(values: Values, levels: set[str]) -> bool:
+    numbers = {level for level in levels if is_number(level)}
+    if len(numbers) <= _MANY:
+        return False
+    cells = [value for value in values.tolist() if value is not None]
+    return sum(cell in numbers for cell in cells) > _MOSTLY * len(cells)
 
 
 def looks_like_id(name: str, values: Values, kind: str) -> bool:
