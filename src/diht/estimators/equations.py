@@ -23,8 +23,9 @@ from diht.problem import Problem, finite_vector, normalised_weights
 from diht.refit import refit
 from diht.samples import null_intercept
 from diht.samples.least_squares import orthonormal
+from diht.serving import Predictor
 
-__all__ = ["Data", "Estimator", "FittedEquation", "NoMinimumError", "equations_of"]
+__all__ = ["Data", "Estimator", "FittedEquation", "NoMinimumError", "as_estimator", "equations_of"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -35,6 +36,11 @@ Estimator: TypeAlias = SparseRegressor | SparseClassifier
 # models differ by more than this, they have no limit.
 _RIDGES, _LIMITED = (1e-8, 1e-10), 0.01
 _MOST_DRAWS = 100  # of a resample that holds every class
+
+
+def as_estimator(model: Any) -> Any:
+    """Return a model that was read from a file as an estimator; anything else as it is."""
+    return model.estimator_ if isinstance(model, Predictor) else model
 
 
 class NoMinimumError(ValueError):

@@ -23,7 +23,7 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from diht.constraints.groups import constrained
 from diht.estimators.base import blas_threads
-from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, equations_of
+from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, as_estimator, equations_of
 from diht.estimators.path import choices_among
 from diht.estimators.tabular import encoded_names, wanted_of
 from diht.numerics.interrupt import not_interruptible
@@ -101,6 +101,7 @@ def debiased(
     >>> debiased(model, X, y).coef_[[3, 8]].round(6)
     array([ 1., -2.])
     """
+    estimator = as_estimator(estimator)
     data = Data.of(estimator, X, y, sample_weight, offset)
     s = data.weights(estimator, np.ones(len(data.y)))
     coef, intercepts, dependent = np.zeros((len(data.targets), data.X.shape[1])), [], []
@@ -279,6 +280,7 @@ def bootstrap(
     _check_between("confidence_level", confidence_level, 0.0, 1.0)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {list(_METHODS)}, got {method!r}")
+    estimator = as_estimator(estimator)
     data = Data.of(estimator, X, y, sample_weight, offset)
     fit = _choosing if reselect else _fixed
     equations: Callable[[Vector], list[Equation]] = fit(
@@ -523,6 +525,7 @@ def stability_selection(
     _check_between("threshold", threshold, 0.5, 1.0, closed=True)
     if complementary and n_resamples % 2:
         raise ValueError(f"n_resamples must be even for complementary pairs, got {n_resamples}")
+    estimator = as_estimator(estimator)
     data = Data.of(estimator, X, y, sample_weight, offset)
     d, pairs = data.X.shape[1], 1 + bool(complementary)
     unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
