@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from diht.estimators.inference import bootstrap, debiased, stability_selection
     from diht.estimators.near import near_optimal
     from diht.estimators.path import sparse_path
+    from diht.estimators.scorecard import scorecard
     from diht.estimators.shipping import SKOPS_TRUSTED
     from diht.estimators.table_encoder import TableEncoder
     from diht.problem import Problem
@@ -44,6 +45,7 @@ __all__ = [
     "near_optimal",
     "norm_certificate",
     "open_dataset",
+    "scorecard",
     "solve",
     "sparse_path",
     "stability_selection",
@@ -65,6 +67,7 @@ _HOMES = {
     "near_optimal": "diht.estimators.near",
     "norm_certificate": "diht.solvers.norm",
     "open_dataset": "diht.datasets.folder",
+    "scorecard": "diht.estimators.scorecard",
     "solve": "diht.solvers.loop",
     "sparse_path": "diht.estimators.path",
     "stability_selection": "diht.estimators.inference",

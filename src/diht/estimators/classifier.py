@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -27,6 +26,7 @@ from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.table_encoder import TableEncoder
 from diht.losses import Loss, losses_with_probabilities
+from diht.losses.base import log_probabilities
 from diht.problem import normalised_weights
 from diht.samples import Rows
 from diht.solvers import Solver
@@ -423,4 +423,4 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             Logarithms of probabilities.
         """
         log_p: Array = self._fitted_loss().log_likelihoods(self._scores(X))
-        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        return np.asarray(log_probabilities(log_p))

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss, losses_with_probabilities
+from diht.losses.base import log_probabilities
 from diht.status import Status, relative
 from diht.tables import Encoding, Frame
 from diht.tables.encoding import missing_in_words
@@ -496,8 +497,7 @@ class SavedModel:
                 f"probabilities need a model with the {known} loss, this one has the {self.loss.name} loss"
             )
         log_p = self.loss.log_likelihoods(self.decision(X, columns))
-        p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-        return np.asarray(p / p.sum(axis=1, keepdims=True))
+        return np.asarray(np.exp(log_probabilities(log_p)))
 
     def reduced(self) -> SavedModel:
         """Return the same model of the columns that it uses: the others, and what is known of them, are forgotten."""
