@@ -53,7 +53,6 @@ def main() -> None:
         folder = Path(name)
         lines = ["$ diht fit", *printed(folder).splitlines()]
         report = folder / "diht-report" / "report.html"
-        diht(["report", str(folder / "diht-report" / "model.json")])
         browser.open(report, width=760, height=820)
         browser.screenshot(folder / "report.png", whole=False)
         shown = escape("\n".join(lines[:SHOWN]))
