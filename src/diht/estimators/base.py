@@ -27,7 +27,7 @@ from diht.design import LARGEST, Design, as_design, effective_n_threads, refuse_
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
-from diht.losses import ALL_LOSSES, Loss
+from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
@@ -161,8 +161,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         names = [name for name, loss in ALL_LOSSES.items() if loss.task == self._task]
         if isinstance(self.loss, Loss) and self.loss.task == self._task:
             return self.loss
-        if isinstance(self.loss, str) and self.loss in names:
-            return ALL_LOSSES[self.loss]()
+        if isinstance(self.loss, str) and self.loss.partition("(")[0] in names:
+            return as_loss(self.loss)
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
 
     def _fitted_loss(self) -> Loss:
@@ -471,5 +471,6 @@ def blas_threads(n_jobs: int | None) -> AbstractContextManager[Any]:
 
 
 def declared(loss: Any) -> Any:
-    """Return the loss of a name; anything else as it is."""
-    return ALL_LOSSES[loss]() if isinstance(loss, str) and loss in ALL_LOSSES else loss
+    """Return the loss of a name, with its default parameters; anything else as it is."""
+    name = loss.partition("(")[0] if isinstance(loss, str) else None
+    return ALL_LOSSES[name]() if name in ALL_LOSSES else loss
