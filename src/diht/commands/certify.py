@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.commands import warn
-from diht.commands.interrupt import Interrupt
 from diht.commands.predict import columns_of, read_for
 from diht.commands.targets import choose_loss, targets_for
 from diht.datasets import Table, read_table
 from diht.design import as_design
 from diht.estimators.base import class_targets, column_scales
 from diht.losses import Loss, as_loss
+from diht.numerics.interrupt import Interrupt
 from diht.persistence.given import GivenModel, is_given_model, read_given_model
 from diht.persistence.model import (
     Data,
@@ -53,7 +53,7 @@ def certify(arguments: argparse.Namespace) -> None:
     targets = _targets(model, table)
     with Interrupt() as interrupt, LiveLine(not arguments.quiet) as live:
         print(_certify_opening(model, table, arguments.model), end="\n\n", flush=True)
-        equations, findings = _bounds(model, table, targets, arguments, live, interrupt)
+        equations, findings = _bounds(model, table, targets, arguments, live)
     if interrupt.asked:
         print("Stopped by Ctrl-C: this is the best bound found so far.\n")
     model = replace(model, equations=tuple(equations))
@@ -227,7 +227,6 @@ def _bounds(
     targets: Sequence[NDArray[np.float64]],
     arguments: argparse.Namespace,
     live: LiveLine,
-    interrupt: Interrupt,
 ) -> tuple[list[Equation], list[Finding]]:
     """Return the equations with figures for this data, and what was found about each of them, or about all together."""
     design = as_design(table.X, arguments.threads)
@@ -248,7 +247,6 @@ def _bounds(
             tol=arguments.tol,
             time_limit=limit,
             callback=partial(live, label=str(equations[0].label) if len(targets) > 1 else ""),
-            stop=interrupt,
         )
         certificate = replace(certificate_after(problem, w, intercept, result), scaled=model.standardize)
         figures = Figures.of(certificate, result.status)

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from diht.commands import warn
-from diht.commands.interrupt import Interrupt
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.design import as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.losses import Loss
+from diht.numerics.interrupt import Interrupt
 from diht.persistence.model import Equation, Label, SavedModel, as_labels, to_json
 from diht.report.live import LiveLine
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
@@ -47,7 +47,7 @@ def fit(arguments: argparse.Namespace) -> None:
     estimator = _estimator(arguments, table, loss)
     with Interrupt() as interrupt:
         gone = _print(f"{_opening(table, estimator, loss, why, classes)}\n")
-        _run(estimator, table, LiveLine(not arguments.quiet), interrupt)
+        _run(estimator, table, LiveLine(not arguments.quiet))
     model = SavedModel.of(estimator, table)
     results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
     effects = model.effects(results)
@@ -109,9 +109,9 @@ def _check_method(arguments: argparse.Namespace, table: Table, loss: Loss, n_cla
         )
 
 
-def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:
+def _run(estimator: Any, table: Table, live: LiveLine) -> None:
     """Fit the estimator; what it warns of becomes a line, unless the report says it anyway."""
-    estimator.live, estimator._stop = live, interrupt
+    estimator.live = live
     with live, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(table.X, table.y, table.weights)

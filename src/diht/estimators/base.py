@@ -29,6 +29,7 @@ from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.samples import Rows, Samples
@@ -53,7 +54,6 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     """What the regressor and the classifier share: sparse linear models of one target, or of several that share features."""
 
     _task: ClassVar[str]
-    _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
 
     # Fitting
 
@@ -100,17 +100,18 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
         results = []
-        for j, (label, y) in enumerate(targets.items()):
-            problem = problem_of(y)
-            start = None if previous is None else self._start(problem, previous[j], j, scale)
-            callback = self._callback(label, tasks, scale, np.dtype(dtype))
-            if tasks is not None:
-                tasks.begin_problem()
-            method = self._solver()
-            result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
-            if tasks is not None:
-                tasks.end_problem()
-            results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
+        with interruptible("the model is the best found so far", _CALLER + 2):
+            for j, (label, y) in enumerate(targets.items()):
+                problem = problem_of(y)
+                start = None if previous is None else self._start(problem, previous[j], j, scale)
+                callback = self._callback(label, tasks, scale, np.dtype(dtype))
+                if tasks is not None:
+                    tasks.begin_problem()
+                method = self._solver()
+                result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback)
+                if tasks is not None:
+                    tasks.end_problem()
+                results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
         return results
 
     # Rows on the workers of a Dask cluster

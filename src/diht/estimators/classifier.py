@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from diht.dask import is_dask
@@ -39,11 +40,27 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
-def _has_probability(estimator: Any) -> bool:
+class _OfLikelihoods:
+    """A method that only estimators have whose loss is a likelihood; unlike scikit-learn's `available_if` it says why."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __get__(self, estimator: Any, kind: Any = None) -> Callable[..., Any]:
+        if estimator is None:
+            return self.method
+        _check_probabilities(estimator)
+        return MethodType(self.method, estimator)
+
+
+def _check_probabilities(estimator: Any) -> None:
     if getattr(declared(estimator.loss), "has_probabilities", False):
-        return True
+        return
     known = " or ".join(map(repr, losses_with_probabilities()))
-    raise AttributeError(f"probabilities need loss={known}, got loss={estimator.loss!r}")
+    raise AttributeError(
+        f"probabilities need loss={known}, got loss={estimator.loss!r}; with this loss, "
+        "sklearn.calibration.CalibratedClassifierCV(model) estimates them on held-out samples"
+    )
 
 
 class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc]
@@ -166,7 +183,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
     rest, divided by their sum. Weights of the classes shift probabilities: they are those of the weighted sample.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
-    a nonzero coefficient.
+    a nonzero coefficient, so that it can be a step of a pipeline as it is. scikit-learn's `SelectFromModel` keeps coefficients of
+    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero.
+
+    Ctrl-C ends a fit in the main thread with the best model found so far and a warning; a second one interrupts.
 
     Examples
     --------
@@ -359,7 +379,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         labels: Array = self.classes_[codes]
         return labels
 
-    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @_OfLikelihoods
     @lazy_for_dask
     def predict_proba(self, X: Any) -> Array:
         """Compute the probabilities of the classes; for losses that are likelihoods.
@@ -376,7 +396,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @_OfLikelihoods
     @lazy_for_dask
     def predict_log_proba(self, X: Any) -> Array:
         """Compute the logarithms of the probabilities of the classes; for losses that are likelihoods.

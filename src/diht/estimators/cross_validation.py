@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -40,6 +40,7 @@ from diht.estimators.path import (
     path_point,
 )
 from diht.losses import Loss
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
@@ -83,6 +84,13 @@ class _Given:
         return _Given(X, self.y[rows], *some)
 
 
+class _Scored(NamedTuple):
+    """The scores of a fold's models, by k and lam, and whether these were made without being stopped."""
+
+    scores: list[float]
+    whole: bool
+
+
 class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: `fit`. All else is that of the plain ones."""
 
@@ -109,6 +117,11 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> None:
+        kept = "k and lam are chosen by what was done so far, and the model is the best found so far"
+        with interruptible(kept, 5) as asked:
+            self._fit_until(asked, X, y, sample_weight, offset)
+
+    def _fit_until(self, asked: Callable[[], bool], X: Any, y: Any, sample_weight: Any, offset: Any) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
         data, targets = X, y
@@ -122,7 +135,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         ks = self._ks(X.shape[0], X.shape[1], names)
         constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign, self.bounds)
         Limits.checked(self.tol, None, self.time_limit, None)
-        grid, given = Grid(self._estimator(), constraint, ks, lams), _Given(X, y, weights, known)
+        grid, given = Grid(self._estimator(), constraint, ks, lams, asked), _Given(X, y, weights, known)
         by_score = self.criterion in _RULES
         rows = np.empty((X.shape[0], 0)) if isinstance(X, Design) else X  # only its length matters
         folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y)) if by_score else []
@@ -131,10 +144,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             sums = grid.sums(X, y, weights, known, self.n_jobs) if by_score or self.refit else None
             if by_score:
                 score, n_threads = delayed(self._score_fold), 1 if n_jobs > 1 else self.n_jobs
-                scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
+                scored = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
                     score(grid, given, sums, fold, i, n_threads) for i, fold in enumerate(folds)
                 )
-                self._choose_by_score(grid.keys, np.array(scores))
+                # Of folds that were stopped, the first to have scores counts where no other was done.
+                whole = [fold.scores for fold in scored if fold.whole] or [f.scores for f in scored if f.scores][:1]
+                self._choose_by_score(grid.keys, np.array(whole))
             if self.refit or not by_score:
                 self._follow_path(grid, given, sums, counted(sample_weight, X.shape[0]), data)
         if not is_classifier(self):
@@ -173,8 +188,10 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _score_fold(
         self, grid: Grid, given: _Given, sums: Sums | None, fold: tuple[Any, Any], number: int, n_threads: int | None
-    ) -> list[float]:
+    ) -> _Scored:
         """Make the models of a fold's training samples, and score each on the others."""
+        if grid.asked() and number:
+            return _Scored([], False)
         train, test = fold
         part = given.part(train)
         targets, s, classes = self._targets(part.y, part.weights)
@@ -187,6 +204,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
         else:
             paths = [sums.models(train, n_threads)]
+        whole = not grid.asked()
         rest = given.held_out(test, paths)
         if rest.offset is not None:
             model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
@@ -200,7 +218,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             best = grid.keys[int(np.argmax(scores))]
             print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
-        return scores
+        return _Scored(scores, whole)
 
     def _choose_by_score(self, grid: list[tuple[int, float]], scores: Vector) -> None:
         """Keep the scores as a grid search does, and choose the best mean, or the smallest k within its standard error."""
@@ -266,7 +284,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
         self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
         if self.verbose:
-            print(f"k={self.best_k_}, lam={self.best_lam_:g}: {plain.certificate_}")
+            print(f"k={self.best_k_}, lam={self.best_lam_:g}:\n{plain.certificate_}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from diht.estimators.path import default_names
 from diht.fit import Fit
+from diht.numerics.digits import rounded_down, rounded_up
+from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem
-from diht.result import Model, rounded_down, rounded_up
+from diht.result import Model
 from diht.solvers.enumeration import Enumeration, enumerated
 
 if TYPE_CHECKING:
@@ -149,6 +151,7 @@ class NearOptimal:
     __repr__ = __str__
 
 
+@not_interruptible()
 def near_optimal(
     problem: Problem,
     epsilon: float = 0.05,

@@ -27,8 +27,10 @@ from diht.estimators.base import (
 )
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
+from diht.numerics.digits import shown
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
-from diht.result import Certificate, Result, rounded_down, used
+from diht.result import Certificate, Result, used
 from diht.samples import Rows
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
@@ -109,9 +111,10 @@ class PathPoint:
         return replace(self, result=self.result.without_proof())
 
     def __str__(self) -> str:
+        figure = shown(self.objective, self.lower_bound, 7)
         return (
-            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {self.objective:.7g}, "
-            f"bound {rounded_down(self.lower_bound, 7)}, relative gap {self.relative_gap:.2e}"
+            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {figure.objective}, "
+            f"bound {figure.lower_bound}, relative gap {self.relative_gap:.2e}"
         )
 
 
@@ -317,7 +320,8 @@ def sparse_path(
     verbose : bool, default=False
         Whether to print a line for each point.
     callback : callable, optional
-        Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come.
+        Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come,
+        as Ctrl-C does.
 
     Returns
     -------
@@ -358,14 +362,15 @@ def sparse_path(
             point = path_point(k, lam, result, standardize)
             if verbose:
                 print(point)
-            return callback is not None and bool(callback(point))
+            return (callback is not None and bool(callback(point))) or asked()
 
         problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
-        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell)
+        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
         return Path(points, names or default_names(d), data.loss, data.n_samples, constraint)
 
-    with blas_threads(n_jobs), printed(verbose):
+    kept = "the path has the points that were solved so far"
+    with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
         client = None
         if is_dask(X):
             from diht.dask.data import active_client, loaded, loaded_here

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.report.text import percent, printable, significant
+from diht.numerics.digits import percent
+from diht.report.text import printable, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
