@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
+from diht.constraints.groups import Structured, bounds_of, constrained, indices_of, n_choices, signs_of
 from diht.design import LARGEST, Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
@@ -172,6 +172,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
+        if isinstance(self.k, Constraint):
+            return self._with_limits(self.k, n_features)
         k, names = Cardinality(self.k).k, getattr(self, "feature_names_in_", None)
         keep, groups = indices_of("keep", self.keep, names), self.groups
         choices = n_choices(n_features, keep, groups)
@@ -184,6 +186,16 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             )
         signs, limits = signs_of(self.sign, names, n_features), bounds_of(self.bounds, names, n_features)
         return constrained(min(k, choices), n_features, keep, groups, signs, limits)
+
+    def _with_limits(self, constraint: Constraint, n_features: int) -> Constraint:
+        """Return a constraint of one's own, with what `sign` and `bounds` ask for."""
+        if self.keep is not None or self.groups is not None:
+            raise ValueError("keep and groups cannot be used where k is a constraint")
+        constraint.check(n_features)
+        names = getattr(self, "feature_names_in_", None)
+        signs, limits = signs_of(self.sign, names, n_features), bounds_of(self.bounds, names, n_features)
+        free = constrained(n_features, n_features, sign=signs, bounds=limits)
+        return constraint if free.limits is None else Structured(constraint, free.unit_of(n_features), free.limits)
 
     def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""

@@ -22,13 +22,13 @@ from diht import __version__
 from diht.constraints.base import Constraint
 from diht.constraints.groups import (
     _signs,
-    _units,
     bounds_of,
     constrained,
     features_given,
     indices_of,
     n_choices,
     signs_of,
+    units_of_labels,
 )
 from diht.constraints.limits import Limits, limits_of
 from diht.datasets import atomic_write
@@ -225,7 +225,7 @@ class Structure:
         if keep is None and groups is None and sign is None and bounds is None:
             return cls()
         kept = features_given("keep", indices_of("keep", keep, names), n_features)
-        units = _units(groups, n_features)
+        units = units_of_labels(groups, n_features)
         signs = _signs(signs_of(sign, names, n_features), n_features)
         return cls(
             tuple(np.flatnonzero(np.isin(units, units[kept])).tolist()),
@@ -346,6 +346,8 @@ class SavedModel:
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
+        if isinstance(estimator.k, Constraint):
+            raise ValueError(f"a model with {estimator.k} can be pickled, but not written to JSON or reported")
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None
