@@ -306,7 +306,7 @@ def _write_report(
         _bars(model, equation, label, effect)
         for label, equation, effect in zip(labels, model.equations, effects, strict=True)
     ]
-    count = f"{len(model.support)} of {model.n_features:,} features"
+    count = "{} of {:,} features".format(*model.counts)
     convergence = draw_convergence(curves, f"How far from the best possible? {spoken(model.loss)} loss, {count}")
     axis = "coefficient for one standard deviation of the feature" if model.standardize else "coefficient"
     coefficients = draw_coefficients(bars, f"Coefficients: {count}", axis + _direction(model) + _legend(model))

@@ -195,8 +195,8 @@ def _paragraphs(*sentences: str) -> str:
 
 
 def _of_all(model: SavedModel) -> str:
-    used = len(model.support)
-    return f"{used:,} of {model.n_features:,} feature{'s' * (model.n_features != 1)}"
+    used, known = model.counts
+    return f"{used:,} of {known:,} feature{'s' * (known != 1)}"
 
 
 def _labels(model: SavedModel) -> list[str]:
@@ -216,7 +216,7 @@ def _head(model: SavedModel, title: str) -> str:
     data = model.data
     targets = model.targets or ()
     facts = {
-        "data": f"{'' if data.file is None else data.file + ': '}{data.n_samples:,} samples, {model.n_features:,} features",
+        "data": f"{'' if data.file is None else data.file + ': '}{data.n_samples:,} samples, {model.counts[1]:,} features",
         "targets" if len(targets) > 1 else "target": _listed(targets),
         "classes": _listed(model.classes or ()),
         "allowed": allowed(model),
@@ -401,7 +401,7 @@ def _required(model: SavedModel, has_effects: bool) -> str:
     excluded = model.worst.excluded
     if len(model.certificates) == 1 and excluded:
         sentences.append(
-            f"Of the {model.n_features:,} features {excluded:,} are proved to be in no best possible model."
+            f"Of the {model.n_features:,} {model.columns_in_words} {excluded:,} are proved to be in no best possible model."
         )
     return " ".join(sentences)
 

@@ -176,7 +176,7 @@ def _required(model: SavedModel) -> str:
         )
     if len(model.certificates) == 1 and (out := model.worst.excluded):
         sentences.append(
-            f"{out:,} of the {model.n_features:,} features {_are(out)} proved to be in no best possible model."
+            f"{out:,} of the {model.n_features:,} {model.columns_in_words} {_are(out)} proved to be in no best possible model."
         )
     return " ".join(sentences)
 
