@@ -119,6 +119,15 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
     return parse
 
 
+def _k(text: str) -> int | range:
+    """Return a number of features, or for "1:20" all from one to another."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        return _whole(1)(text)
+    low = _whole(1)(first)
+    return range(low, _whole(low)(last) + 1)
+
+
 def _float(text: str) -> float:
     try:
         value = float(text)
@@ -148,6 +157,7 @@ _EXAMPLES = """\
 examples:
   diht fit                                   data that comes with scikit-learn
   diht fit patients.csv --target sick --k 5  a classifier with 5 features
+  diht fit patients.csv --target sick --k 1:20  a page with 20 of them
   diht fit prices.parquet --lam 0.01         the last column is the target
   diht fit rain.csv --target may --target june  two targets, the same features
   diht fit news20.svm.gz --no-standardize    sparse data, one line a sample
@@ -175,6 +185,9 @@ asked for, else by the sum of the losses of each class against the rest. With
 
 --no-standardize is for columns that are comparable as they are, such as words
 of texts: a rare word divided by its tiny deviation gets huge entries.
+
+--k 1:20 writes path.html in place of a model: one page with all of them, and
+what is proved of each.
 
 Ctrl-C ends the solve and reports the best so far; a second one quits.
 """
@@ -256,7 +269,7 @@ def _add_fit(parser: _Arguments) -> None:
     _add_standardize(data, "scale columns to unit variance (default: yes)", True)
     model = parser.add_argument_group("model")
     model.add_argument(
-        "--k", type=_whole(1), default=10, metavar="K", help="how many features it may use (default: 10)"
+        "--k", type=_k, default=10, metavar="K", help="how many features it may use, or 1:20 for each (default: 10)"
     )
     model.add_argument(
         "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"

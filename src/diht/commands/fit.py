@@ -44,6 +44,9 @@ def fit(arguments: argparse.Namespace) -> None:
     loss, why = choose_loss(table, arguments.loss)
     classes = _classes(table, loss)
     _check_method(arguments, table, loss, len(classes))
+    if isinstance(arguments.k, range):
+        _fit_path(arguments, table, loss, why, classes)
+        return
     estimator = _estimator(arguments, table, loss)
     with Interrupt() as interrupt:
         gone = _print(f"{_opening(table, estimator, loss, why, classes)}\n")
@@ -66,6 +69,20 @@ def fit(arguments: argparse.Namespace) -> None:
     if gone is not None:
         raise gone
     print(f"{report}\nWritten: {', '.join(written)}")
+
+
+def _fit_path(arguments: argparse.Namespace, table: Table, loss: Loss, why: str, classes: Mapping[Label, int]) -> None:
+    """Fit a model for each k, and write the page of the path."""
+    from diht.commands.path import check_path_options, fit_path, write_path
+
+    check_path_options(arguments, len(classes))
+    several = partial(_WatchedClassifier, multiclass=arguments.multiclass) if classes else _WatchedRegressor
+    asked = several(k=arguments.k, lam=arguments.lam, standardize=arguments.standardize)
+    gone = _print(f"{_opening(table, asked, loss, why, classes)}\n")
+    path, interrupted = fit_path(arguments, table, loss, lams=arguments.lam)
+    if gone is not None:
+        raise gone
+    write_path(arguments, path, interrupted)
 
 
 def _print(text: str) -> BrokenPipeError | None:
@@ -180,10 +197,16 @@ def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mappin
     columns = ", standardised columns" if estimator.standardize else ""
     several = len(classes) > 2
     apart = several and estimator.multiclass == "ovr"
-    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}{' a class' * apart}"
+    features = _allowed(estimator.k) + " a class" * apart
     fitted = loss.of_classes() if several and not apart else loss
     lines.append(f"Model    {spoken(fitted)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
     return "\n".join(lines)
+
+
+def _allowed(k: int | range) -> str:
+    if isinstance(k, range):
+        return f"at most {k[0]:,} to {k[-1]:,} features"
+    return f"at most {k:,} feature{'s' * (k != 1)}"
 
 
 def _targets_in_words(table: Table) -> str:
