@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.special import expit
 from sklearn import config_context
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, r2_score, roc_auc_score, root_mean_squared_error
@@ -187,7 +186,7 @@ def test_results_certificates_and_paths():
     path = sparse_path(FRAME, SICK, ks=[1, 2, 6], lams=[0.01, 0.1], loss="logistic")
     lines = repr(path).splitlines()
     assert lines[0] == "Path of 6 models: logistic loss, 150 samples, 6 features"
-    assert lines[1].split() == "k lam features objective lower bound gap required BIC".split()
+    assert lines[1].split() == ["k", "lam", "features", "objective", "lower", "bound", "gap", "required", "BIC"]
     assert len(lines) == 8
     assert len({len(line) for line in lines[1:]}) == 1
     assert "<td>0.01</td>" in path._repr_html_()

@@ -271,14 +271,14 @@ class Path(Sequence[PathPoint]):
         y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Their targets; needed with X.
         """
-        from diht.report.path import Tested, write_path_page
+        from diht.report.path import Known, write_path_page
 
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together, or neither of them")
         tested = None
         if X is not None:
             rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-            tested = Tested(rows, np.asarray(y)).checked(self)
+            tested = Known(rows, np.asarray(y)).checked(self)
         write_path_page(self, os.fspath(path), tested)
 
     def plot(self, lam: float | None = None) -> Figure:

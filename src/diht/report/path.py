@@ -189,13 +189,13 @@ def point_model(path: Path, point: PathPoint, fit_intercept: bool) -> SavedModel
 
 
 @dataclass(frozen=True, eq=False)
-class Tested:
+class Known:
     """Samples with known targets, to score every model of a path on."""
 
     X: Any
     y: NDArray[Any]
 
-    def checked(self, path: Path) -> Tested:
+    def checked(self, path: Path) -> Known:
         """Return itself; raise unless X has the columns of the path, and y targets of its kind for each row."""
         n, d = self.X.shape
         if d != len(path.feature_names):
@@ -207,7 +207,7 @@ class Tested:
         return self
 
 
-def point_scores(path: Path, point: PathPoint, tested: Tested) -> dict[str, float]:
+def point_scores(path: Path, point: PathPoint, tested: Known) -> dict[str, float]:
     """Return the scores of a point's model."""
     u = np.asarray(tested.X @ point.coef.T.astype(np.float64)) + point.intercept
     loss = path.loss
@@ -226,14 +226,14 @@ def point_scores(path: Path, point: PathPoint, tested: Tested) -> dict[str, floa
 # ------------------------------------------------------------------------------------------------------------ the page
 
 
-def write_path_page(path: Path, file: str, tested: Tested | None = None) -> None:
+def write_path_page(path: Path, file: str, tested: Known | None = None) -> None:
     """Write the page; the file is there whole or as it was."""
     text = path_page(path, tested)
     with atomic_write(file) as out:
         out.write(text.encode("utf-8", "replace"))
 
 
-def path_page(path: Path, tested: Tested | None = None) -> str:
+def path_page(path: Path, tested: Known | None = None) -> str:
     """Return the text of the page."""
     ks, lams = path.ks, path.lams
     scored = [] if tested is None else [point_scores(path, point, tested) for point in path]
@@ -258,7 +258,7 @@ def path_page(path: Path, tested: Tested | None = None) -> str:
     return document(title, PAGE_CSS + _CSS + style(), _head(path, title, tested), "".join(body) + script, _foot())
 
 
-def _head(path: Path, title: str, tested: Tested | None) -> str:
+def _head(path: Path, title: str, tested: Known | None) -> str:
     scaled = path[0].certificate.scaled
     facts = {
         "data": f"{path.n_samples:,g} samples, {len(path.feature_names):,} features",
@@ -294,7 +294,7 @@ def _slider(name: str, words: str, n: int, start: int) -> str:
 class _Panels:
     """What is said of each point."""
 
-    def __init__(self, path: Path, scored: Sequence[dict[str, float]], tested: Tested | None) -> None:
+    def __init__(self, path: Path, scored: Sequence[dict[str, float]], tested: Known | None) -> None:
         self.path, self.tested = path, tested
         self.units = "features" if path.constraint.unit_size == 1 else "groups"
         self.intercept = any(np.any(point.intercept) for point in path)
