@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from diht.estimators.inference import bootstrap, debiased, stability_selection
     from diht.estimators.near import near_optimal
     from diht.estimators.path import sparse_path
+    from diht.estimators.scorecard import scorecard
     from diht.estimators.shipping import SKOPS_TRUSTED, load_model
     from diht.problem import Problem
     from diht.solvers.loop import certify, solve
@@ -40,6 +41,7 @@ __all__ = [
     "near_optimal",
     "norm_certificate",
     "open_dataset",
+    "scorecard",
     "solve",
     "sparse_path",
     "stability_selection",
@@ -60,6 +62,7 @@ _HOMES = {
     "near_optimal": "diht.estimators.near",
     "norm_certificate": "diht.solvers.norm",
     "open_dataset": "diht.datasets.folder",
+    "scorecard": "diht.estimators.scorecard",
     "solve": "diht.solvers.loop",
     "sparse_path": "diht.estimators.path",
     "stability_selection": "diht.estimators.inference",

@@ -442,14 +442,12 @@ class Stability:
     def plot(self) -> Figure:
         """Draw how often the features were chosen, the most frequent on top, and the threshold; needs matplotlib."""
         _need_matplotlib()
-        from diht.report.plots import BOUND, Bars, draw_coefficients
+        from diht.report.plots import Frequencies, draw_frequencies
 
         order = self._order()
-        bars = Bars("", [self.feature_names[j] for j in order], self.frequency[order])
-        figure = draw_coefficients([bars], "how often a feature was chosen", "fraction of the half samples")
-        figure.axes[0].axvline(self.threshold, color=BOUND, linewidth=1.5, linestyle="--")
-        figure.axes[0].set_xlim(0.0, 1.12)
-        return figure
+        names = [self.feature_names[j] for j in order]
+        shares = Frequencies(names, self.frequency[order], np.isin(order, self.selected), self.threshold)
+        return draw_frequencies(shares, "how often a feature was chosen", "share of the half samples")
 
     def _order(self) -> Indices:
         ever = np.flatnonzero(self.frequency)
