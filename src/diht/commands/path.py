@@ -5,36 +5,55 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import clone
 
 from diht.commands import warn
 from diht.datasets import Table
 from diht.estimators.path import Path, PathPoint, sparse_path
+from diht.estimators.table_encoder import TableEncoder
 from diht.losses import Loss
 from diht.numerics.interrupt import Interrupt
-from diht.report.path import write_path_page
+from diht.report.path import Known, write_path_page
 
-__all__ = ["check_path_options", "fit_path", "write_path"]
+__all__ = ["FittedPath", "check_path_options", "fit_path", "write_path"]
+
+
+@dataclass(frozen=True, eq=False)
+class FittedPath:
+    """A path, what encodes samples for it where that is needed, and whether Ctrl-C ended it."""
+
+    path: Path
+    encoder: TableEncoder | None
+    interrupted: bool
+
+    def known(self, table: Table | None) -> Known | None:
+        """Return samples with known targets as the models of the path take them."""
+        if table is None:
+            return None
+        X = table.X if self.encoder is None else self.encoder.transform(table.X)
+        return Known(X, np.asarray(table.y))
 
 
 def check_path_options(arguments: argparse.Namespace, n_classes: int) -> None:
     """Raise where an option is for one model only."""
     if arguments.max_iter is not None:
         raise ValueError("argument --max-iter: cannot be used with several k; --time-limit can")
+    if arguments.cv is not None:
+        raise ValueError("argument --cv: cannot be used with several k; --k cv chooses one, --test-fraction scores all")
     if arguments.multiclass == "ovr" and n_classes > 2:
         raise ValueError("argument --multiclass: ovr cannot be used with several k, whose models share features")
 
 
-def fit_path(arguments: argparse.Namespace, table: Table, loss: Loss, **settings: Any) -> tuple[Path, bool]:
-    """Solve for all k, and tell whether Ctrl-C ended that."""
-    d = table.X.shape[1]
-    if arguments.k[-1] > d:
-        warn(
-            f"--k {arguments.k[0]}:{arguments.k[-1]} is more than the {d} features of the data: all of them may be used"
-        )
+def fit_path(
+    arguments: argparse.Namespace, table: Table, loss: Loss, lam: float, encoder: TableEncoder | None
+) -> FittedPath:
+    """Solve for all k."""
+    d, ks = table.X.shape[1], arguments.k
+    if ks[-1] > d:
+        warn(f"--k {ks[0]}:{ks[-1]} is more than the {d} features of the data: all of them may be used")
     told = not arguments.quiet and sys.stderr.isatty()
 
     def tell(point: PathPoint) -> None:
@@ -45,7 +64,8 @@ def fit_path(arguments: argparse.Namespace, table: Table, loss: Loss, **settings
         path = sparse_path(
             table.X,
             np.asarray(table.y),
-            ks=sorted({min(k, d) for k in arguments.k}),
+            ks=sorted({min(k, d) for k in ks}),
+            lams=lam,
             loss=loss,
             sample_weight=table.weights,
             fit_intercept=not arguments.no_intercept,
@@ -56,17 +76,21 @@ def fit_path(arguments: argparse.Namespace, table: Table, loss: Loss, **settings
             random_state=arguments.seed,
             n_jobs=arguments.threads,
             callback=tell,
-            **settings,
+            encoder=encoder,
         )
-    if table.feature_names is not None and len(table.feature_names) == len(path.feature_names):
+    if encoder is None and table.feature_names is not None:
         path = replace(path, feature_names=tuple(table.feature_names))
-    return path, interrupt.asked
+    return FittedPath(path, None if encoder is None else clone(encoder).fit(table.X), interrupt.asked)
 
 
-def write_path(arguments: argparse.Namespace, path: Path, interrupted: bool) -> None:
-    """Print the table, write the page."""
+def write_path(
+    arguments: argparse.Namespace, fitted: FittedPath, held_out: Table | None, gone: BrokenPipeError | None
+) -> None:
+    """Write the page, print the table, unless the reader of the output is gone."""
     os.makedirs(arguments.out, exist_ok=True)
     file = os.path.join(arguments.out, "path.html")
-    write_path_page(path, file)
-    note = "Stopped by Ctrl-C: these are the models found so far.\n\n" if interrupted else ""
-    print(f"{note}{path!r}\n\nOne of them as a model of its own: --k K\nReport:  {file}")
+    write_path_page(fitted.path, file, fitted.known(held_out))
+    if gone is not None:
+        raise gone
+    note = "Stopped by Ctrl-C: these are the models found so far.\n\n" if fitted.interrupted else ""
+    print(f"{note}{fitted.path!r}\n\nOne of them as a model of its own: --k K\nReport:  {file}")

@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
+from diht.constraints.groups import constrained
 from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, validated
@@ -33,12 +34,12 @@ from diht.estimators.path import (
     checked_ks,
     checked_lams,
     choices_among,
-    constraint_of,
     counted,
     default_ks,
-    default_names,
     path_point,
 )
+from diht.estimators.table_encoder import TableEncoder
+from diht.estimators.tabular import Wanted, encoded_names, wanted_of
 from diht.losses import Loss
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
@@ -131,9 +132,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
-        names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
-        ks = self._ks(X.shape[0], X.shape[1], names)
-        constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign, self.bounds)
+        lams, wanted = checked_lams(self.lams), wanted_of(self, X.shape[1])
+        ks = self._ks(X.shape[0], X.shape[1], wanted)
+        constraint = constrained(ks[-1], X.shape[1], *wanted)
         Limits.checked(self.tol, None, self.time_limit, None)
         grid, given = Grid(self._estimator(), constraint, ks, lams, asked), _Given(X, y, weights, known)
         by_score = self.criterion in _RULES
@@ -162,9 +163,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
         )
 
-    def _ks(self, n_samples: int, n_features: int, names: Any) -> list[int]:
+    def _ks(self, n_samples: int, n_features: int, wanted: Wanted) -> list[int]:
         """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
-        most, what = choices_among(n_features, names, self.keep, self.groups)
+        most, what = choices_among(n_features, wanted.keep, wanted.groups)
         if self.ks is None:
             return default_ks(min(most, n_samples // 10))
         ks = checked_ks(self.ks, np.iinfo(np.int64).max)
@@ -249,7 +250,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if classes is not None:
             grid.plain.classes_ = classes
         problems = grid.problems(given.X, targets, s, given.offset, self.n_jobs)
-        names = tuple(getattr(self, "feature_names_in_", default_names(given.X.shape[1])))
+        names = encoded_names(self, given.X.shape[1])
         paths = _Paths.of(grid, problems, sums, names, n)
         if self.criterion in CRITERIA:
             self._choose_by_criterion(grid.keys, paths.with_bounds())
@@ -274,7 +275,16 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _refit(self, X: Any, given: _Given, first: list[Result]) -> None:
         """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
-        plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
+        wanted, seen = {}, {}
+        if hasattr(self, "encoder_"):  # the columns are encoded already
+            wanted = wanted_of(self, given.X.shape[1])._asdict() | {"encoder": None}
+            seen = {
+                name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_", "encoder_", "groups_")
+            }
+            X = given.X
+        plain = self._estimator(
+            k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False, **wanted
+        )
         plain.coef_, plain.result_ = np.vstack([result.coef for result in first]), first
         plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
         if is_classifier(self):
@@ -282,7 +292,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if getattr(self, "_skl_callbacks", None):
             plain.set_callbacks(*self._skl_callbacks)
         plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
-        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
+        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")} | seen
         if self.verbose:
             print(f"k={self.best_k_}, lam={self.best_lam_:g}:\n{plain.certificate_}")
 
@@ -410,6 +420,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         Whether to print a line for each fold.
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers, as in `SparseRegressor`: once, before the folds.
 
     Attributes
     ----------
@@ -469,9 +481,10 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -493,6 +506,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -577,6 +591,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Whether to print a line for each fold.
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers, as in `SparseClassifier`: once, before the folds.
 
     Attributes
     ----------
@@ -635,10 +651,11 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -661,6 +678,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_array
 from diht.bounds.certificate import certificate_of
 from diht.estimators.classifier import SparseClassifier
 from diht.estimators.equations import Data, FittedEquation, equations_of
-from diht.estimators.path import default_names
+from diht.estimators.tabular import encoded_names
 from diht.losses import Loss
 from diht.result import relative
 
@@ -219,7 +219,7 @@ def scorecard(
     if not hasattr(model, "objective_"):
         raise ValueError("model must be one that was fitted, with its certificate")
     (equation,) = equations_of(model, data)
-    names = tuple(map(str, getattr(model, "feature_names_in_", default_names(data.X.shape[1]))))
+    names = encoded_names(model, data.X.shape[1])
     if not len(equation.support):
         raise ValueError("model must use a feature: there is nothing to give points for")
     s = data.weights(model, np.ones(len(data.y)))

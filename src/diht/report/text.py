@@ -124,7 +124,9 @@ def _count(number: int, noun: str) -> str:
 def allowed(model: SavedModel) -> str:
     """Say what a model may use, such as "at most 5 features"."""
     asked = model.structure
-    words = f"at most {_count(model.k, 'feature' if asked.groups is None else 'group')}"
+    words = (
+        f"at most {_count(model.k, 'group' if asked.groups is not None and not model.counts_columns else 'feature')}"
+    )
     words += " a class" if len(model.certificates) > 1 else ""
     words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
     words += " and with the signs asked for" if asked.sign is not None else ""
@@ -189,6 +191,9 @@ def _heading(model: SavedModel, equation: Equation) -> str:
     who = f" for {name}" if (name := named(model, equation)) else ""
     if not len(equation.indices):
         return f"Selected features{who}: none"
+    if model.encoding is not None:
+        used, known = model.encoding.needed(equation.indices), model.encoding.needed()
+        return f"Selected features{who}: {len(used)} of {len(known):,}, strongest first"
     return f"Selected features{who}: {len(equation.indices)} of {model.n_features:,}, strongest first"
 
 
