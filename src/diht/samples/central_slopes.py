@@ -5,6 +5,7 @@ As in :mod:`diht.design.kernels`, importing this module imports numba, and a los
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,18 @@ def central_room(excess: float, mu: float, tau: float) -> float:
 
 
 @jit
+def central_straight(d: float, low: float, high: float, tau: float) -> float:
+    """Return the a inside ``(low, high)`` with ``tau/(high - a) - tau/(a - low) = d``, by its distance from the nearer end."""
+    half = 0.5 * (high - low)
+    far = half * abs(d)
+    root = math.sqrt(tau * tau + far * far)
+    room = half * tau * (1.0 + tau / (root + far)) / (tau + root)
+    if d > 0.0:
+        return high - room if high - room < high else float(np.nextafter(high, low))
+    return low + room if low + room > low else float(np.nextafter(low, high))
+
+
+@jit
 def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: float) -> float:
     """Return the a inside ``(low, high)`` with ``y + mu a - tau/(a - low) + tau/(high - a) = u``; the ends are those for y > 0.
 
@@ -41,6 +54,8 @@ def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: f
     from_low = central_room(mu * low - d, mu, tau) if low > -np.inf else np.inf
     if low == -np.inf or high == np.inf:
         return high - from_high if low == -np.inf else low + from_low
+    if mu == 0.0:
+        return central_straight(d, low, high, tau)
     left, right, middle = low, high, 0.5 * (low + high)
     a: float
     if from_high < from_low:  # the root is in the upper half
