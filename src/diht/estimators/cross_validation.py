@@ -335,7 +335,8 @@ class _Paths:
     def _path(self, results: Results) -> Path:
         plain = self.grid.plain
         points = tuple(path_point(*key, result, plain.standardize) for key, result in results.items())
-        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint)
+        classes = tuple(plain.classes_.tolist()) if len(self.problems) == 1 and is_classifier(plain) else ()
+        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes)
 
     def chosen(self, key: tuple[int, float]) -> list[Result]:
         """Return the model of a point, with a bound."""

@@ -440,6 +440,18 @@ class SavedModel:
         return feature_name(index, self.feature_names, self.data.zero_based)
 
     @property
+    def counts(self) -> tuple[int, int]:
+        """How many features it uses, and of how many: columns of a table that was encoded, each once."""
+        if self.encoding is None:
+            return len(self.support), self.n_features
+        return len(self.encoding.needed(self.support)), len(self.encoding.needed())
+
+    @property
+    def columns_in_words(self) -> str:
+        """What to call the columns of X."""
+        return "features" if self.encoding is None else "encoded columns"
+
+    @property
     def counts_columns(self) -> bool:
         """Whether k counts the columns of the table that was encoded."""
         return self.encoding is not None and self.structure.groups == tuple(self.encoding.groups.tolist())
