@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from sphinx.addnodes import pending_xref
 from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
 
 from diht import __version__
@@ -119,6 +120,14 @@ def _formulas(app, what, name, obj, options, lines):
         lines[2:end] = [".. code-block:: text", "", *(f"    {line}" for line in lines[2:end])]
 
 
+def _links(app, doctree):
+    """Keep links to classes; other words of types, such as n_samples, would lead to whatever attribute has that name."""
+    for link in list(doctree.findall(pending_xref)):
+        wanted = link.get("reftarget", "").split(".")[-1]
+        if link.get("refdomain") == "py" and link.get("reftype") == "class" and not wanted[:1].isupper():
+            link.replace_self(link.children)
+
+
 _AS_THEY_ARE = ("peers.csv", "reproduction/page.html", "reproduction/results.csv")
 
 
@@ -134,6 +143,7 @@ def _copied(app, exception):
 def setup(app):
     """Connect the above."""
     app.connect("build-finished", _copied)
+    app.connect("doctree-read", _links)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _formulas, priority=400)
     app.connect("autodoc-process-docstring", _plain, priority=400)

@@ -90,6 +90,15 @@ class Browser:
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         Path(path).write_bytes(base64.b64decode(picture["data"]))
 
+    def key(self, name, code):
+        """Press a key and let it go."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code)
+
+    def overlaps(self):
+        """Return the pairs of texts of which one is written over the other."""
+        return self.layout()["overlaps"]
+
     @property
     def complaints(self):
         """Errors and warnings of the console since the page was opened."""
