@@ -129,7 +129,7 @@ def best_intercept(samples: Samples, loss: Loss, u: Rows, start: float = 0.0, co
     """
 
     def slopes(y: Vector, s: Vector, u: Vector) -> tuple[float, float]:
-        derivatives = np.asarray(loss.derivative(u + b, y))
+        derivatives = loss.derivative(u + b, y)
         return float(s @ derivatives), float(s @ np.abs(derivatives))
 
     known = loss.intercept(lambda f: samples.each(f, u))
@@ -208,7 +208,8 @@ def balanced(samples: Samples, loss: Loss, alpha: Rows) -> Rows:
 
     def inside(y: Vector, a: Vector) -> NDArray[np.bool_]:
         low, high = loss.domain(y)
-        return np.asarray((a + b > low) & (a + b < high))
+        found: NDArray[np.bool_] = (a + b > low) & (a + b < high)
+        return found
 
     def total(b: float) -> float:
         return samples.total(shifted(b), alpha)
