@@ -39,7 +39,9 @@ def sparse_matrix(n: int, d: int, each: int, device: str) -> Sparse:
     columns, values, counts = [], [], []
     for first in range(0, n, 10**6):
         rows = min(10**6, n - first)
-        drawn = torch.sort((torch.rand((rows, each), device=device, dtype=torch.float64) ** 3 * d).to(torch.int32)).values
+        drawn = torch.sort(
+            (torch.rand((rows, each), device=device, dtype=torch.float64) ** 3 * d).to(torch.int32)
+        ).values
         kept = torch.ones_like(drawn, dtype=torch.bool)
         kept[:, 1:] = drawn[:, 1:] != drawn[:, :-1]
         columns.append(drawn[kept])

@@ -1,7 +1,7 @@
 """Vectors on a device that speak numpy's protocols: formulas written in numpy run where the numbers are.
 
 A `DeviceArray` holds a torch tensor. numpy's functions, its operators and its methods act on the tensor; what has no counterpart
-here raises TypeError, and so does whoever takes one for a numpy array: nothing is copied to the host unless it is fetched. So a loss
+here raises TypeError, as taking one for a numpy array does: nothing is copied to the host unless it is fetched. So a loss
 has one formula, wherever the samples live.
 """
 

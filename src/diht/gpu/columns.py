@@ -154,6 +154,11 @@ class DeviceColumns(_Costs, RowErrors):
 class DeviceView(_Costs, AffineErrors):
     """Such columns, centred and scaled on the way."""
 
+    @property
+    def is_fast(self) -> bool:
+        """Whether they are on a GPU."""
+        return self.base.is_fast
+
     def __init__(self, base: DeviceColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
         self.base: DeviceColumns = base
         self.center, self.scale, self.zeros = center, scale, zeros

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-__all__ = ["Segments", "block_sums", "dense_matvec", "dense_rmatvec", "dense_spread", "take"]
+__all__ = ["Segments", "block_sums", "dense_matvec", "dense_rmatvec", "dense_row_spread", "dense_spread", "take"]
 
 Tensor: TypeAlias = Any  # torch.Tensor
 
@@ -52,6 +52,13 @@ def dense_rmatvec(X: Tensor, c: Tensor) -> Tensor:
     from diht.gpu import triton_kernels
 
     return triton_kernels.rmatvec(X, c) if X.stride(1) == 1 else triton_kernels.matvec(X.T, c.contiguous())
+
+
+def dense_row_spread(X: Tensor, w: Tensor, center: Tensor) -> Tensor:
+    """Compute ``sum_j w_j (x_ij - center_j)^2`` for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.matvec(X, w, center)
 
 
 def dense_spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:

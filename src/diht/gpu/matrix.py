@@ -188,6 +188,10 @@ class Dense(Matrix):
 
     def row_spread(self, center: Tensor | None, scale: Tensor | None) -> Tensor:
         """Compute ``sum_j ((x_ij - center_j) / scale_j)^2`` for every row i."""
+        if self._kernels and self.X.stride(1) == 1:
+            zeros = self._zeros(self.shape[1])
+            w = zeros + 1.0 if scale is None else 1.0 / scale.square()
+            return kernels.dense_row_spread(self.X, w, zeros if center is None else center)
         parts = [self._about(part, center, scale).square_().sum(1) for part in self.chunks()]
         return torch.cat(parts)
 

@@ -36,6 +36,7 @@ Tensor: TypeAlias = Any  # torch.Tensor
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _BLOCK = 65_536  # rows whose products are added up first: the error of a sum grows with the number of its terms
+_REMEMBERED = 3  # vectors whose product with X' is kept: bounds, screening and certificates ask for it again
 _NO_INDEX: Indices = np.empty(0, dtype=np.int64)
 
 
@@ -177,6 +178,7 @@ class TorchSamples(Distant):
         self.y, self.s = y, s
         self.matrix: Matrix = design.base.matrix
         self.device = self.matrix.device
+        self._pulls: list[tuple[Tensor, int, Vector]] = []  # vectors, how often they were changed, and what they gave
 
     @classmethod
     def of(cls, matrix: Matrix, y: Tensor, s: Tensor) -> TorchSamples:
@@ -333,9 +335,17 @@ class TorchSamples(Distant):
         return DeviceArray(u.add_(float(b) - shift))
 
     def pull(self, alpha: Rows) -> Vector:
-        """Compute ``X'(s alpha)``."""
+        """Compute ``X'(s alpha)``; that of the last vectors is known."""
+        for known, version, g in self._pulls:
+            if known is alpha.tensor and version == known._version:
+                return g.copy()
+        g = self._pull(alpha.tensor)
+        self._pulls = [(alpha.tensor, alpha.tensor._version, g), *self._pulls[: _REMEMBERED - 1]]
+        return g.copy()
+
+    def _pull(self, alpha: Tensor) -> Vector:
         self.design.count(1.0)
-        c = self.s.tensor * alpha.tensor
+        c = self.s.tensor * alpha
         g = self.matrix.rmatvec(c)
         if self.center_of is None:
             return self.back(as_numpy(g), 0.0)

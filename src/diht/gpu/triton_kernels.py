@@ -40,7 +40,9 @@ def block_sums(t: Tensor) -> Tensor:
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def _matvec(X, w, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr):  # type: ignore[no-untyped-def] # pragma: no cover
+def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
+    X, w, m, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr
+):
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows[:, None] < n
     total = tl.zeros((ROWS, COLS), dtype=tl.float64)
@@ -48,17 +50,21 @@ def _matvec(X, w, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr):  #
         cols = start + tl.arange(0, COLS)
         held = inside & (cols[None, :] < d)
         x = tl.load(X + rows[:, None] * stride + cols[None, :], mask=held, other=0.0).to(tl.float64)
+        if SQUARED:
+            x = x - tl.load(m + cols, mask=cols < d, other=0.0)[None, :]
+            x = x * x
         total += x * tl.load(w + cols, mask=cols < d, other=0.0)[None, :]
     tl.store(out + rows, tl.sum(total, 1), mask=rows < n)
 
 
-def matvec(X: Tensor, w: Tensor) -> Tensor:
-    """Compute ``X w`` for an X whose rows are contiguous."""
+def matvec(X: Tensor, w: Tensor, center: Tensor | None = None) -> Tensor:
+    """Compute ``X w`` for an X whose rows are contiguous; with a center ``sum_j w_j (x_ij - center_j)^2``."""
     n, d = X.shape
+    m, squared = (w, False) if center is None else (center, True)
     out = torch.empty(n, dtype=torch.float64, device=X.device)
     cols = min(1024, max(32, triton.next_power_of_2(d)))
     rows = _TILE // cols
-    _matvec[(triton.cdiv(n, rows),)](X, w, out, n, d, X.stride(0), ROWS=rows, COLS=cols)
+    _matvec[(triton.cdiv(n, rows),)](X, w, m, out, n, d, X.stride(0), ROWS=rows, COLS=cols, SQUARED=squared)
     return out
 
 
