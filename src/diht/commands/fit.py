@@ -167,6 +167,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
         time_limit=arguments.time_limit,
         random_state=arguments.seed,
         n_jobs=arguments.threads,
+        device=arguments.device,
     )
 
 

@@ -25,6 +25,7 @@ from diht.estimators.base import (
 )
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss, losses_with_probabilities
 from diht.problem import normalised_weights
 from diht.samples import Rows
@@ -130,6 +131,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
         the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
         most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
+    device : str, optional
+        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
+        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
 
     Attributes
     ----------
@@ -227,6 +231,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        device: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -248,6 +253,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.device = device
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:
@@ -256,7 +262,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64).
+            The samples, float32 or float64 (other types become float64); also a Dask collection, or a tensor of torch (dense, CSR),
+            an array of cupy or of JAX.
         y : array-like of shape (n_samples,)
             The classes, of any type that can be sorted.
         sample_weight : array-like of shape (n_samples,), optional
@@ -267,6 +274,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         SparseClassifier
             The estimator itself.
         """
+        if is_on_device(X, self.device):
+            found: SparseClassifier = self._fit_on_device(X, y, sample_weight)
+            return found
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
             fitted: SparseClassifier = self._fit_dask(X, y, sample_weight)
             return fitted
@@ -296,7 +307,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         factors = class_factors(totals, self.class_weight, classes)
         if self.class_weight is not None:
             factors = factors / float(factors @ totals)
-            samples = samples.with_weights(samples.map(lambda y, s: s * factors[y.astype(np.int64)]))
+            samples = samples.with_weights(
+                samples.map(lambda y, s: s * sum(f * (y == j) for j, f in enumerate(factors)))
+            )
         if not np.array_equal(getattr(self, "classes_", ()), classes):
             self.__dict__.pop("result_", None)  # nothing to begin from
         self.classes_ = classes

@@ -14,6 +14,7 @@ from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
 from diht.problem import finite_vector, normalised_weights
 from diht.samples import Rows, null_intercept
@@ -87,6 +88,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
         the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
         most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
+    device : str, optional
+        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
+        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
 
     Attributes
     ----------
@@ -177,6 +181,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         groups: ArrayLike | None = None,
         sign: Any = None,
         bounds: Any = None,
+        device: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -196,6 +201,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.device = device
 
     @ends_callbacks
     def fit(
@@ -206,7 +212,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64).
+            The samples, float32 or float64 (other types become float64); also a Dask collection, or a tensor of torch (dense, CSR),
+            an array of cupy or of JAX.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             The targets; for the Poisson loss not negative. Several targets share the k features: the losses and ridges of their
             models add up.
@@ -220,6 +227,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
+        if is_on_device(X, self.device):
+            if offset is not None:
+                raise ValueError("offset cannot be used where X is on a device")
+            found: SparseRegressor = self._fit_on_device(X, y, sample_weight)
+            return found
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
             if offset is not None:
                 raise ValueError("offset cannot be used where X is a Dask collection")

@@ -264,17 +264,28 @@ def _both(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return of
 
 
+def _arithmetic(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let whole numbers and truth values meet others in float64, as numpy does; torch takes float32."""
+
+    def of(a: Any, b: Any) -> Tensor:
+        if any(isinstance(x, float) or (isinstance(x, torch.Tensor) and x.is_floating_point()) for x in (a, b)):
+            a, b = (x.to(torch.float64) if isinstance(x, torch.Tensor) else x for x in (a, b))
+        return function(a, b)
+
+    return of
+
+
 def _matmul(a: Tensor, b: Tensor) -> Tensor:
     a, b = a.to(torch.float64), b.to(torch.float64)
     return torch.dot(a, b) if a.ndim == b.ndim == 1 else a @ b
 
 
 _UFUNCS: dict[str, Callable[..., Tensor]] = {
-    "add": operator.add,
-    "subtract": operator.sub,
-    "multiply": operator.mul,
-    "divide": operator.truediv,
-    "power": operator.pow,
+    "add": _arithmetic(operator.add),
+    "subtract": _arithmetic(operator.sub),
+    "multiply": _arithmetic(operator.mul),
+    "divide": _arithmetic(operator.truediv),
+    "power": _arithmetic(operator.pow),
     "negative": operator.neg,
     "less": operator.lt,
     "less_equal": operator.le,
