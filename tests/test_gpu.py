@@ -286,6 +286,7 @@ def test_what_lives_on_a_device_is_not_stored(thing: str) -> None:
 # Estimators
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_a_regressor_on_a_device_is_that_of_the_host() -> None:
     X, y, weights = data(LOSSES[0], 3)
     here = SparseRegressor(3, 0.01).fit(X, y, weights)
@@ -339,5 +340,5 @@ def test_bad_data_are_refused_in_one_line(changed: dict, message: str) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_one_line() -> None:
-    with pytest.raises(ValueError, match="^device='cuda' cannot be used: there is no GPU that torch can use$"):
+    with pytest.raises(ValueError, match=r"^device='cuda' cannot be used: there is no GPU that torch can use$"):
         SparseRegressor(2, device="cuda").fit(A, A[:, 0])
