@@ -58,7 +58,7 @@ class DeviceColumns(_Costs, RowErrors):
     def __init__(self, matrix: Matrix, roundings: int = 0) -> None:
         self.matrix, self.shape, self.roundings = matrix, matrix.shape, roundings
         self.dtype = np.dtype(str(matrix.dtype).removeprefix("torch."))
-        self._passes = 0.0
+        self._reads = 0.0
 
     @property
     def base(self) -> DeviceColumns:
@@ -83,15 +83,15 @@ class DeviceColumns(_Costs, RowErrors):
     @property
     def passes(self) -> float:
         """Reads of the whole of X so far."""
-        return self._passes
+        return self._reads
 
     def count(self, passes: float) -> None:
         """Count reads."""
-        self._passes += passes
+        self._reads += passes
 
     def count_reads_of(self, part: Features) -> None:
         """Count what has been read of a compact copy as its fraction of X."""
-        self._passes += part.passes * part.nbytes / max(1, self.nbytes)
+        self._reads += part.passes * part.nbytes / max(1, self.nbytes)
 
     @cached_property
     def _counts(self) -> Vector:
