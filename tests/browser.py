@@ -18,6 +18,31 @@ _FLAGS = (
 )  # fmt: skip
 
 
+_OVERLAPS = """
+(() => {
+  const boxes = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode, words = node.textContent.trim(), parent = node.parentElement;
+    if (!words || parent.closest("script, style, title, desc") || !parent.checkVisibility()) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    for (const box of range.getClientRects())
+      if (box.width > 1 && box.height > 1)
+        boxes.push([box.left + 1, box.right - 1, box.top + box.height / 5, box.bottom - box.height / 5, words]);
+  }
+  boxes.sort((a, b) => a[2] - b[2]);
+  const found = [];
+  boxes.forEach((a, i) => {
+    for (let j = i + 1; j < boxes.length && boxes[j][2] < a[3]; j++) {
+      const b = boxes[j];
+      if (a[0] < b[1] && b[0] < a[1]) found.push([a[4], b[4]]);
+    }
+  });
+  return found;
+})()
+"""
+
+
 class Browser:
     """One page in a headless chromium; a context."""
 
@@ -78,6 +103,15 @@ class Browser:
         """Write a PNG file of the page."""
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         Path(path).write_bytes(base64.b64decode(picture["data"]))
+
+    def key(self, name, code):
+        """Press a key and let it go."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code)
+
+    def overlaps(self):
+        """Return pairs of visible texts whose boxes, less a fifth of their height above and below, have an area in common."""
+        return self.evaluate(_OVERLAPS)
 
     @property
     def complaints(self):

@@ -23,7 +23,7 @@ from diht import SparseClassifier, SparseRegressor, __version__
 from diht.datasets import load_breast_cancer
 from diht.numerics.digits import shown
 from diht.numerics.interrupt import Interrupt
-from diht.persistence.model import read_model
+from diht.persistence.schema import read_model
 
 RNG = np.random.default_rng(7)
 N, D = 60, 6
@@ -101,7 +101,7 @@ def test_fit_without_a_file(tmp_path, capsys):
     assert 'speaks for "malignant"' in text
     for word in ("objective", "lower bound", "gap", "best possible with at most 3 features"):
         assert word in " ".join(text.split())
-    assert sorted(os.listdir(out)) == ["coefficients.png", "convergence.png", "model.json"]
+    assert sorted(os.listdir(out)) == ["coefficients.png", "convergence.png", "model.json", "report.html"]
     model = read_model(str(out / "model.json"))
     assert model.classes == ("benign", "malignant")
     assert model.standardize
@@ -299,7 +299,7 @@ def test_a_second_fit_replaces_the_files(data, tmp_path):
     for k in ("1", "2"):
         assert run("fit", data / "numbers.csv", *QUICK, "--k", k, "--out", tmp_path) == 0
         assert read_model(str(tmp_path / "model.json")).k == int(k)
-    assert len(os.listdir(tmp_path)) == 3
+    assert len(os.listdir(tmp_path)) == 4
 
 
 # predictions
@@ -556,9 +556,9 @@ def test_bad_commands(capsys):
 BAD_DATA = {
     "empty.csv": (b"", "empty"),
     "header.csv": (b"a,b\n", "no data"),
-    "nan.csv": (b"a,b\n1,2\nnan,3\n", "line 3, column 'a'"),
-    "inf.csv": (b"a,b\n1,2\ninf,3\n", "line 3, column 'a'"),
-    "text.csv": (b"a,b\n1,2\nx,3\n", "line 3, column 'a'"),
+    "nan.csv": (b"a,b\n1,2\nnan,3\n", "missing values in 'a' (1 of 2)"),
+    "inf.csv": (b"a,b\n1,2\ninf,3\n", "infinity in column 'a'"),
+    "text.csv": (b"a,b\n1,2\n2,x\n", "line 3) and '2' (line 2)"),
     "ragged.csv": (b"a,b\n1,2\n3\n", "line 3"),
     "one.csv": (b"a,b\n1,yes\n2,yes\n", "the target 'b' has one class only: 'yes'"),
     "onenumber.csv": (b"a,b\n1,4\n2,4\n", "the target 'b' has one class only: '4'"),

@@ -16,7 +16,7 @@ from cases import LOSSES
 from diht import Problem, SparseClassifier, SparseRegressor, norm_certificate, solve
 from diht.bounds.duality import primal
 from diht.losses import Loss, Squared
-from diht.persistence.model import read_model
+from diht.persistence.schema import read_model
 from diht.solvers.auto import stages
 from oracle import small_data, some_weights, targets
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property
 from html import escape
 from numbers import Real
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from diht.bounds.duality import Bound, BoundWithoutProof, Screening
 from diht.numerics.digits import percent, rounded_down, shown
 from diht.numerics.traffic import Traffic
+from diht.status import Status, relative
 
 __all__ = [
     "Certificate",
@@ -27,6 +27,7 @@ __all__ = [
     "Times",
     "Trace",
     "differing",
+    "relative",
     "used",
 ]
 
@@ -34,32 +35,6 @@ Vector = NDArray[np.float64]
 _U = 2.0**-53  # unit roundoff of float64
 _NAMED = 20  # features of a result in a notebook
 Indices = NDArray[np.int64]
-
-
-class Status(StrEnum):
-    """Why a solve ended."""
-
-    OPTIMAL = "optimal"
-    STALLED = "stalled"
-    MAX_ITER = "max_iter"
-    NODE_LIMIT = "node_limit"
-    TIME_LIMIT = "time_limit"
-    STOPPED = "stopped"
-
-    @property
-    def meaning(self) -> str:
-        """The status in a sentence."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Status.OPTIMAL: "the gap is within the tolerance",
-    Status.STALLED: "the iterates no longer improve",
-    Status.MAX_ITER: "a limit on iterations, nodes or memory was reached",
-    Status.NODE_LIMIT: "the nodes that the default's search tree may have were used up",
-    Status.TIME_LIMIT: "the limit on time was reached",
-    Status.STOPPED: "it was asked to stop",
-}
 
 
 @dataclass(frozen=True)
@@ -93,11 +68,6 @@ class Iterate:
     def relative_gap(self) -> float:
         """The gap divided by the best objective."""
         return relative(self.gap, self.best_objective)
-
-
-def relative(gap: float, objective: float) -> float:
-    """Gap divided by the objective's size; the smallest normal number stands for an objective of zero."""
-    return gap / max(abs(objective), float(np.finfo(np.float64).tiny))
 
 
 class Times(NamedTuple):

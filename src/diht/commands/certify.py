@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.commands import warn
-from diht.commands.predict import columns_of, read_for
+from diht.commands.predict import as_numbers, columns_of, read_for
 from diht.commands.targets import choose_loss, targets_for
 from diht.datasets import Table, read_table
 from diht.design import as_design
@@ -22,17 +22,8 @@ from diht.estimators.base import class_targets, column_scales
 from diht.losses import Loss, as_loss
 from diht.numerics.interrupt import Interrupt
 from diht.persistence.given import GivenModel, is_given_model, read_given_model
-from diht.persistence.model import (
-    Data,
-    Equation,
-    Figures,
-    Label,
-    SavedModel,
-    as_labels,
-    equation_labels,
-    feature_name,
-    read_model,
-)
+from diht.persistence.model import Data, Equation, Figures, Label, SavedModel, as_labels, equation_labels, feature_name
+from diht.persistence.schema import read_model
 from diht.problem import Problem, normalised_weights
 from diht.report.live import LiveLine
 from diht.report.text import Context, Finding, allowed, certificate_in_words, printable, quoted, spoken
@@ -72,6 +63,7 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         max_features=arguments.max_features,
     )
     targets_for(model, table)  # a target too few would count as a feature
+    table = as_numbers(model, table)
     columns = columns_of(model, table, np.arange(model.n_features))
     if table.X.shape[1] != model.n_features:
         raise ValueError(f"{table.path}: {table.X.shape[1]} features, where the model has {model.n_features}")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -25,8 +24,10 @@ from diht.estimators.base import (
 )
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss, losses_with_probabilities
+from diht.losses.base import log_probabilities
 from diht.problem import normalised_weights
 from diht.samples import Rows
 from diht.solvers import Solver
@@ -75,9 +76,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
     Parameters
     ----------
-    k : int, default=10
+    k : int or Constraint, default=10
         The largest number of features used (by each class of several where these have a choice of their own, see `multiclass`).
-        More than there are: all of them, with a warning.
+        More than there are: all of them, with a warning. Or what `diht.per_group` (at most so many of each group) and
+        `diht.within_budget` (features have costs) return; without `keep` and `groups` then.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="logistic"
@@ -120,8 +122,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Whether to print a line at each evaluation.
     keep : array of int, of bool or of names, optional
         Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
-    groups : array of shape (n_features,), optional
-        A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
+    groups : array of shape (n_features,), "auto", or None, default=None
+        A label for each feature: those of one label enter and leave together, and k counts labels; "auto" takes those of the
+        `TableEncoder` before it in a pipeline. What the certificate says of a
         feature is then said of its group: "without it" means without the whole group.
     sign : int, array of shape (n_features,) or (n_classes, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
@@ -131,6 +134,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
         the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
         most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
+        else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
+        and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
     device : str, optional
         Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
         arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
@@ -168,6 +175,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
+    encoder_ : TableEncoder
+        What turned a data frame into numbers, where that was needed. `coef_` and `support_` speak of the columns that it made,
+        whose names are `coef_names_`; `get_support`, `get_feature_names_out` and `transform` of the columns of the data frame.
 
     See Also
     --------
@@ -227,10 +237,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        encoder: TableEncoder | None = None,
         device: Any = None,
     ) -> None:
         self.k = k
@@ -253,6 +264,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
         self.device = device
 
     @ends_callbacks
@@ -261,9 +273,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64); also a Dask collection, or a tensor of torch (dense, CSR),
-            an array of cupy or of JAX.
+        X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too. Also a
+            Dask collection, a tensor of torch (dense, CSR), or an array of cupy or JAX.
         y : array-like of shape (n_samples,)
             The classes, of any type that can be sorted.
         sample_weight : array-like of shape (n_samples,), optional
@@ -425,4 +437,4 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             Logarithms of probabilities.
         """
         log_p: Array = self._fitted_loss().log_likelihoods(self._scores(X))
-        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        return np.asarray(log_probabilities(log_p))

@@ -12,19 +12,20 @@ from sklearn.base import clone, is_classifier
 from sklearn.utils.validation import check_is_fitted
 
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import Structured
+from diht.constraints.groups import Structured, constrained
 from diht.constraints.limits import Limits
 from diht.design import Design, as_design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import class_weighted, column_scales, validated
-from diht.estimators.path import constraint_of
+from diht.estimators.tabular import wanted_of
 from diht.losses import Loss
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.refit import refit
 from diht.samples import null_intercept
 from diht.samples.least_squares import orthonormal
+from diht.serving import Predictor
 
-__all__ = ["Data", "Estimator", "FittedEquation", "NoMinimumError", "equations_of"]
+__all__ = ["Data", "Estimator", "FittedEquation", "NoMinimumError", "as_estimator", "equations_of"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -35,6 +36,11 @@ Estimator: TypeAlias = SparseRegressor | SparseClassifier
 # models differ by more than this, they have no limit.
 _RIDGES, _LIMITED = (1e-8, 1e-10), 0.01
 _MOST_DRAWS = 100  # of a resample that holds every class
+
+
+def as_estimator(model: Any) -> Any:
+    """Return a model that was read from a file as an estimator; anything else as it is."""
+    return model.estimator_ if isinstance(model, Predictor) else model
 
 
 class NoMinimumError(ValueError):
@@ -173,10 +179,11 @@ def equations_of(estimator: Estimator, data: Data) -> list[FittedEquation]:
             "fit with multiclass='ovr'"
         )
     coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
-    names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
-    limits = constraint_of(1, d, names, None, None, estimator.sign, estimator.bounds).limits
+    d = data.X.shape[1]
+    wanted = wanted_of(estimator, d)
+    limits = constrained(1, d, None, None, wanted.sign, wanted.bounds).limits
     loss, lam = estimator._fitted_loss(), estimator._lam
-    groups, rows = constraint_of(1, d, None, None, estimator.groups, None, None), []
+    groups, rows = constrained(1, d, None, wanted.groups, None, None), []
     for j, (label, y) in enumerate(data.targets.items()):
         support = np.flatnonzero(coef[j])
         own = None if limits is None else limits.of(support)

@@ -21,10 +21,11 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
 
-from diht.constraints.groups import bounds_of, indices_of, signs_of
+from diht.constraints.groups import constrained
 from diht.estimators.base import blas_threads
-from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, equations_of
-from diht.estimators.path import choices_among, constraint_of, default_names
+from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, as_estimator, equations_of
+from diht.estimators.path import choices_among
+from diht.estimators.tabular import encoded_names, wanted_of
 from diht.numerics.interrupt import not_interruptible
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def debiased(
     >>> debiased(model, X, y).coef_[[3, 8]].round(6)
     array([ 1., -2.])
     """
+    estimator = as_estimator(estimator)
     data = Data.of(estimator, X, y, sample_weight, offset)
     s = data.weights(estimator, np.ones(len(data.y)))
     coef, intercepts, dependent = np.zeros((len(data.targets), data.X.shape[1])), [], []
@@ -120,7 +122,7 @@ def debiased(
 
 
 def _names(estimator: Estimator, n_features: int) -> tuple[str, ...]:
-    return tuple(map(str, getattr(estimator, "feature_names_in_", default_names(n_features))))
+    return encoded_names(estimator, n_features)
 
 
 def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> Estimator:
@@ -129,9 +131,7 @@ def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> E
     Each fit starts from nothing: from the model of all samples a method may not get away, and choices on resamples would agree with
     it, and with one another, more than their samples do.
     """
-    names = getattr(estimator, "feature_names_in_", None)
-    keep, sign = indices_of("keep", estimator.keep, names), signs_of(estimator.sign, names, n_features)
-    given = {"keep": keep, "sign": sign, "bounds": bounds_of(estimator.bounds, names, n_features)}
+    given = wanted_of(estimator, n_features)._asdict() | {"encoder": None}  # of columns that are encoded already
     model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, **given)
     return model
 
@@ -280,6 +280,7 @@ def bootstrap(
     _check_between("confidence_level", confidence_level, 0.0, 1.0)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {list(_METHODS)}, got {method!r}")
+    estimator = as_estimator(estimator)
     data = Data.of(estimator, X, y, sample_weight, offset)
     fit = _choosing if reselect else _fixed
     equations: Callable[[Vector], list[Equation]] = fit(
@@ -442,14 +443,12 @@ class Stability:
     def plot(self) -> Figure:
         """Draw how often the features were chosen, the most frequent on top, and the threshold; needs matplotlib."""
         _need_matplotlib()
-        from diht.report.plots import BOUND, Bars, draw_coefficients
+        from diht.report.plots import Frequencies, draw_frequencies
 
         order = self._order()
-        bars = Bars("", [self.feature_names[j] for j in order], self.frequency[order])
-        figure = draw_coefficients([bars], "how often a feature was chosen", "fraction of the half samples")
-        figure.axes[0].axvline(self.threshold, color=BOUND, linewidth=1.5, linestyle="--")
-        figure.axes[0].set_xlim(0.0, 1.12)
-        return figure
+        names = [self.feature_names[j] for j in order]
+        shares = Frequencies(names, self.frequency[order], np.isin(order, self.selected), self.threshold)
+        return draw_frequencies(shares, "how often a feature was chosen", "share of the half samples")
 
     def _order(self) -> Indices:
         ever = np.flatnonzero(self.frequency)
@@ -526,11 +525,12 @@ def stability_selection(
     _check_between("threshold", threshold, 0.5, 1.0, closed=True)
     if complementary and n_resamples % 2:
         raise ValueError(f"n_resamples must be even for complementary pairs, got {n_resamples}")
+    estimator = as_estimator(estimator)
     data = Data.of(estimator, X, y, sample_weight, offset)
     d, pairs = data.X.shape[1], 1 + bool(complementary)
     unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
-    choices_among(d, None, unfitted.keep, estimator.groups)  # there have to be some
-    constraint = constraint_of(1, d, None, unfitted.keep, estimator.groups, None, None)
+    choices_among(d, unfitted.keep, unfitted.groups)  # there have to be some
+    constraint = constrained(1, d, unfitted.keep, unfitted.groups, None, None)
     inside = constraint.free(d)[1]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=n_resamples // pairs)
 

@@ -69,7 +69,7 @@ class Moreau(Loss):
     def kernel(self) -> tuple[int, float, float, float] | None:
         """That of the same pieces with another mu, where the loss is made of such."""
         pieces = self.base.pieces
-        return None if pieces is None else (0, self.mu, pieces.low, pieces.high)
+        return None if pieces is None else pieces._replace(mu=self.mu).numbers
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,9 @@ class Central(Loss):
     @property
     def mu(self) -> float:
         """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
-        mu, low, high = self._pieces
-        width = high - low
-        return mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
+        pieces = self._pieces
+        width = pieces.high - pieces.low
+        return pieces.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
 
     def derivative(self, u: Any, y: Any) -> Any:
         """The point of the domain where the derivative of the conjugate is u."""
@@ -105,7 +105,7 @@ class Central(Loss):
         from diht.samples.central_slopes import central_slopes
 
         out = np.empty_like(u)
-        central_slopes(u, y, *self._pieces, self.tau, out)
+        central_slopes(u, y, self._pieces.numbers, self.tau, out)
         return out
 
     def value(self, u: Any, y: Any) -> Any:
@@ -139,12 +139,12 @@ class Central(Loss):
 
     def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
         """The pieces of the base, and tau."""
-        return (0, *self._pieces), self.tau
+        return self._pieces.numbers, self.tau
 
 
 def _central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
     """Return what `diht.samples.central_slopes` compiles, by functions of arrays, wherever these live."""
-    mu, d, up = pieces.mu, u - y, y > 0.0
+    mu, d, up = pieces.mu, u - y, y > 0.0 if pieces.turned else y == y
     low, high = np.where(up, pieces.low, -pieces.high), np.where(up, pieces.high, -pieces.low)
 
     def room(excess: Any) -> Any:
