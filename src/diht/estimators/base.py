@@ -338,6 +338,19 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         scores: Array = own @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
         return scores
 
+    def _scores_of_others(self, X: Any) -> Array:
+        """Return the same of an array of torch, cupy or JAX: computed on its device where it is on one."""
+        if not is_on_device(X, None):
+            return self._scores(on_host(X))
+        from diht.gpu.data import scores
+
+        if X.shape[1] != self.n_features_in_:
+            name = type(self).__name__
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
+            )
+        return scores(X, np.atleast_2d(self._rows()), np.atleast_1d(self.intercept_))
+
     def _own_columns(self, X: Any) -> Array | None:
         """Return the columns of the model's own features, encoded; None where X has to be looked at as a whole.
 
