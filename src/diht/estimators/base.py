@@ -37,7 +37,7 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
-from diht.gpu import is_array_of_others
+from diht.gpu import is_array_of_others, is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
