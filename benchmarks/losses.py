@@ -103,9 +103,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="folder of data sets")
     options = parser.parse_args()
-    print(
-        f"{machine()}\n\n| data | loss | L1 | L1, fitted again | ours | our objective, and a bound for all models of {K} features | seconds: L1 | ours |"
-    )
+    bound = f"our objective, and a bound for all models of {K} features"
+    print(f"{machine()}\n\n| data | loss | L1 | L1, fitted again | ours | {bound} | seconds: L1 | ours |")
     print("|" + "---|" * 8)
     for name, loss, X, y in data(options.data):
         train, test = train_test_split(np.arange(len(y)), test_size=0.3, random_state=0)
