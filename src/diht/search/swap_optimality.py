@@ -206,7 +206,9 @@ class _Search:
         return better, 0.0 if better is not None or not missed else fit.objective - float(min(missed))
 
     def curvatures(self, joining: Joining) -> Vector | None:
-        """Return the curvatures along features that were asked for first: they take reads of X, and change little."""
+        """Return curvatures along features; where l'' is smooth, those that were asked for first: they take reads of X."""
+        if self.problem.loss.smoothness < 2:
+            return joining.curvatures()
         if self._curvatures is None:
             self._curvatures = joining.curvatures()
         return self._curvatures
