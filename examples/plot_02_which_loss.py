@@ -27,7 +27,7 @@ import numpy as np
 from diht.losses import Hinge, Huber, Logistic, Quantile, SmoothedHinge, Squared
 
 u, zero, one = np.linspace(-3, 3, 301), np.zeros(301), np.ones(301)
-fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
+fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
 for loss in (Squared(), Huber(), Quantile(q=0.9)):
     left.plot(u, loss.value(u, zero), label=str(loss))
 for loss in (Logistic(), SmoothedHinge(), Hinge()):
