@@ -62,7 +62,7 @@ INTRO = """\
 # Beside other packages
 
 `python benchmarks/compare.py` measures this again; `--quick` takes one instance of most data sets.
-Instances here: {instances}{several}. Every measurement is in `peers.csv`.
+Instances here: {instances}{several}. Every measurement is in <a href="peers.csv">peers.csv</a>.
 
 Every solver gets the same data, k and lam. What is compared is the objective after the same accurate refit on the support that it
 found, so that nobody wins or loses by a tolerance. "Above the best" is the relative distance to the best objective that any solver
