@@ -267,7 +267,8 @@ class Tree:
     def step(self) -> None:
         """Split nodes with the least bounds, and solve their children, until there are some more."""
         enough = (1.0 + _GROWTH) * self.solved
-        while self.open and not (self.solved >= enough or self.stop()):
+        self.split_some()
+        while self.open and self.solved < enough and not self.stop():
             self.split_some()
 
     def split_some(self) -> None:
