@@ -48,8 +48,8 @@ _MOST_STEPS = 100
 _READS = 4.0  # of X, about, by a node whose working set is not all of it
 _WHOLE = 1e-9  # a share of a place that differs from 0 or 1 by less counts as none, or all of it
 # Operations of a node, about as many as take a nanosecond each: of any, of a compiled one, of a proximal step by numpy besides its
-# product, of a bound from the data, of a step of Newton's method besides its Hessian. How many times as much such a step takes where
-# the loss is smoothed, and with groups or signs.
+# product, of a bound from the data, of a step of Newton's method besides its Hessian. How many times as much such a step takes
+# where the loss is smoothed, and with groups or signs.
 _EACH_NODE, _COMPILED_NODE, _NUMPY_STEP, _PRECISE, _NEWTON_STEP = 4e5, 5e4, 1e5, 4e6, 1e6
 _SMOOTHED, _GROUPED = 5.0, 8.0
 _THREADED = 20_000  # entries of X from which a second thread pays
@@ -284,7 +284,7 @@ class GramNodes(Nodes):
         p, own = (SparseVector(d, play[at], row[at]) for at, row in ((used, batch.p[i]), (left, batch.ridges[i])))
         proved = Proved(safe, rounding)
         proof: Proof = ShiftedPoint(p, own)
-        operations = _COMPILED_NODE + n**3 + steps * n**2
+        operations = _COMPILED_NODE + steps * n**2 + (n**3 if np.any(own.values > 0.5 * self.problem.lam) else 0.0)
         if not _is_clear(proved, objective):
             constraint = self.problem.constraint.restricted(inside, outside)
             relaxation = GramRelaxation(self.problem, own.support, own.values, self.relaxation.gram.among(own.support))
