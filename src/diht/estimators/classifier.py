@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from diht.dask import is_dask
@@ -24,7 +24,10 @@ from diht.estimators.base import (
 )
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.table_encoder import TableEncoder
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss, losses_with_probabilities
+from diht.losses.base import log_probabilities
 from diht.problem import normalised_weights
 from diht.samples import Rows
 from diht.solvers import Solver
@@ -39,11 +42,27 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
-def _has_probability(estimator: Any) -> bool:
+class _OfLikelihoods:
+    """A method that only estimators have whose loss is a likelihood; unlike scikit-learn's `available_if` it says why."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __get__(self, estimator: Any, kind: Any = None) -> Callable[..., Any]:
+        if estimator is None:
+            return self.method
+        _check_probabilities(estimator)
+        return MethodType(self.method, estimator)
+
+
+def _check_probabilities(estimator: Any) -> None:
     if getattr(declared(estimator.loss), "has_probabilities", False):
-        return True
+        return
     known = " or ".join(map(repr, losses_with_probabilities()))
-    raise AttributeError(f"probabilities need loss={known}, got loss={estimator.loss!r}")
+    raise AttributeError(
+        f"probabilities need loss={known}, got loss={estimator.loss!r}; with this loss, "
+        "sklearn.calibration.CalibratedClassifierCV(model) estimates them on held-out samples"
+    )
 
 
 class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc]
@@ -57,9 +76,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
     Parameters
     ----------
-    k : int, default=10
+    k : int or Constraint, default=10
         The largest number of features used (by each class of several where these have a choice of their own, see `multiclass`).
-        More than there are: all of them, with a warning.
+        More than there are: all of them, with a warning. Or what `diht.per_group` (at most so many of each group) and
+        `diht.within_budget` (features have costs) return; without `keep` and `groups` then.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="logistic"
@@ -102,8 +122,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Whether to print a line at each evaluation.
     keep : array of int, of bool or of names, optional
         Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
-    groups : array of shape (n_features,), optional
-        A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
+    groups : array of shape (n_features,), "auto", or None, default=None
+        A label for each feature: those of one label enter and leave together, and k counts labels; "auto" takes those of the
+        `TableEncoder` before it in a pipeline. What the certificate says of a
         feature is then said of its group: "without it" means without the whole group.
     sign : int, array of shape (n_features,) or (n_classes, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
@@ -113,6 +134,13 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
         the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
         most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
+        else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
+        and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
+    device : str, optional
+        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
+        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
 
     Attributes
     ----------
@@ -147,6 +175,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
+    encoder_ : TableEncoder
+        What turned a data frame into numbers, where that was needed. `coef_` and `support_` speak of the columns that it made,
+        whose names are `coef_names_`; `get_support`, `get_feature_names_out` and `transform` of the columns of the data frame.
 
     See Also
     --------
@@ -166,7 +197,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
     rest, divided by their sum. Weights of the classes shift probabilities: they are those of the weighted sample.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
-    a nonzero coefficient.
+    a nonzero coefficient, so that it can be a step of a pipeline as it is. scikit-learn's `SelectFromModel` keeps coefficients of
+    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero.
+
+    Ctrl-C ends a fit in the main thread with the best model found so far and a warning; a second one interrupts.
 
     Examples
     --------
@@ -203,10 +237,12 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -228,6 +264,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
+        self.device = device
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:
@@ -235,8 +273,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64).
+        X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too. Also a
+            Dask collection, a tensor of torch (dense, CSR), or an array of cupy or JAX.
         y : array-like of shape (n_samples,)
             The classes, of any type that can be sorted.
         sample_weight : array-like of shape (n_samples,), optional
@@ -247,6 +286,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         SparseClassifier
             The estimator itself.
         """
+        if is_on_device(X, self.device):
+            found: SparseClassifier = self._fit_on_device(X, y, sample_weight)
+            return found
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
             fitted: SparseClassifier = self._fit_dask(X, y, sample_weight)
             return fitted
@@ -276,7 +319,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         factors = class_factors(totals, self.class_weight, classes)
         if self.class_weight is not None:
             factors = factors / float(factors @ totals)
-            samples = samples.with_weights(samples.map(lambda y, s: s * factors[y.astype(np.int64)]))
+            samples = samples.with_weights(
+                samples.map(lambda y, s: s * sum(f * (y == j) for j, f in enumerate(factors)))
+            )
         if not np.array_equal(getattr(self, "classes_", ()), classes):
             self.__dict__.pop("result_", None)  # nothing to begin from
         self.classes_ = classes
@@ -359,7 +404,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         labels: Array = self.classes_[codes]
         return labels
 
-    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @_OfLikelihoods
     @lazy_for_dask
     def predict_proba(self, X: Any) -> Array:
         """Compute the probabilities of the classes; for losses that are likelihoods.
@@ -376,7 +421,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @_OfLikelihoods
     @lazy_for_dask
     def predict_log_proba(self, X: Any) -> Array:
         """Compute the logarithms of the probabilities of the classes; for losses that are likelihoods.
@@ -392,4 +437,4 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             Logarithms of probabilities.
         """
         log_p: Array = self._fitted_loss().log_likelihoods(self._scores(X))
-        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        return np.asarray(log_probabilities(log_p))

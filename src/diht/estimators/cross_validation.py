@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
+from diht.constraints.groups import constrained
 from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, validated
@@ -33,13 +34,14 @@ from diht.estimators.path import (
     checked_ks,
     checked_lams,
     choices_among,
-    constraint_of,
     counted,
     default_ks,
-    default_names,
     path_point,
 )
+from diht.estimators.table_encoder import TableEncoder
+from diht.estimators.tabular import Wanted, encoded_names, wanted_of
 from diht.losses import Loss
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
@@ -83,6 +85,13 @@ class _Given:
         return _Given(X, self.y[rows], *some)
 
 
+class _Scored(NamedTuple):
+    """The scores of a fold's models, by k and lam, and whether these were made without being stopped."""
+
+    scores: list[float]
+    whole: bool
+
+
 class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     """What the two estimators share: `fit`. All else is that of the plain ones."""
 
@@ -109,6 +118,11 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> None:
+        kept = "k and lam are chosen by what was done so far, and the model is the best found so far"
+        with interruptible(kept, 5) as asked:
+            self._fit_until(asked, X, y, sample_weight, offset)
+
+    def _fit_until(self, asked: Callable[[], bool], X: Any, y: Any, sample_weight: Any, offset: Any) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
         data, targets = X, y
@@ -118,11 +132,11 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
-        names, lams = getattr(self, "feature_names_in_", None), checked_lams(self.lams)
-        ks = self._ks(X.shape[0], X.shape[1], names)
-        constraint = constraint_of(ks[-1], X.shape[1], names, self.keep, self.groups, self.sign, self.bounds)
+        lams, wanted = checked_lams(self.lams), wanted_of(self, X.shape[1])
+        ks = self._ks(X.shape[0], X.shape[1], wanted)
+        constraint = constrained(ks[-1], X.shape[1], *wanted)
         Limits.checked(self.tol, None, self.time_limit, None)
-        grid, given = Grid(self._estimator(), constraint, ks, lams), _Given(X, y, weights, known)
+        grid, given = Grid(self._estimator(), constraint, ks, lams, asked), _Given(X, y, weights, known)
         by_score = self.criterion in _RULES
         rows = np.empty((X.shape[0], 0)) if isinstance(X, Design) else X  # only its length matters
         folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y)) if by_score else []
@@ -131,10 +145,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             sums = grid.sums(X, y, weights, known, self.n_jobs) if by_score or self.refit else None
             if by_score:
                 score, n_threads = delayed(self._score_fold), 1 if n_jobs > 1 else self.n_jobs
-                scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
+                scored = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
                     score(grid, given, sums, fold, i, n_threads) for i, fold in enumerate(folds)
                 )
-                self._choose_by_score(grid.keys, np.array(scores))
+                # Of folds that were stopped, the first to have scores counts where no other was done.
+                whole = [fold.scores for fold in scored if fold.whole] or [f.scores for f in scored if f.scores][:1]
+                self._choose_by_score(grid.keys, np.array(whole))
             if self.refit or not by_score:
                 self._follow_path(grid, given, sums, counted(sample_weight, X.shape[0]), data)
         if not is_classifier(self):
@@ -147,9 +163,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
         )
 
-    def _ks(self, n_samples: int, n_features: int, names: Any) -> list[int]:
+    def _ks(self, n_samples: int, n_features: int, wanted: Wanted) -> list[int]:
         """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
-        most, what = choices_among(n_features, names, self.keep, self.groups)
+        most, what = choices_among(n_features, wanted.keep, wanted.groups)
         if self.ks is None:
             return default_ks(min(most, n_samples // 10))
         ks = checked_ks(self.ks, np.iinfo(np.int64).max)
@@ -158,7 +174,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             warnings.warn(message, UserWarning, stacklevel=3)
         return sorted({min(k, most) for k in ks})
 
-    def _scoring(self) -> str | None:
+    def _scoring(self) -> str | Callable[..., float] | None:
         """Return what models are scored by where nothing is said."""
         return None
 
@@ -173,8 +189,10 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _score_fold(
         self, grid: Grid, given: _Given, sums: Sums | None, fold: tuple[Any, Any], number: int, n_threads: int | None
-    ) -> list[float]:
+    ) -> _Scored:
         """Make the models of a fold's training samples, and score each on the others."""
+        if grid.asked() and number:
+            return _Scored([], False)
         train, test = fold
         part = given.part(train)
         targets, s, classes = self._targets(part.y, part.weights)
@@ -187,6 +205,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
         else:
             paths = [sums.models(train, n_threads)]
+        whole = not grid.asked()
         rest = given.held_out(test, paths)
         if rest.offset is not None:
             model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
@@ -200,7 +219,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             best = grid.keys[int(np.argmax(scores))]
             print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
-        return scores
+        return _Scored(scores, whole)
 
     def _choose_by_score(self, grid: list[tuple[int, float]], scores: Vector) -> None:
         """Keep the scores as a grid search does, and choose the best mean, or the smallest k within its standard error."""
@@ -231,7 +250,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if classes is not None:
             grid.plain.classes_ = classes
         problems = grid.problems(given.X, targets, s, given.offset, self.n_jobs)
-        names = tuple(getattr(self, "feature_names_in_", default_names(given.X.shape[1])))
+        names = encoded_names(self, given.X.shape[1])
         paths = _Paths.of(grid, problems, sums, names, n)
         if self.criterion in CRITERIA:
             self._choose_by_criterion(grid.keys, paths.with_bounds())
@@ -256,7 +275,16 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _refit(self, X: Any, given: _Given, first: list[Result]) -> None:
         """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
-        plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
+        wanted, seen = {}, {}
+        if hasattr(self, "encoder_"):  # the columns are encoded already
+            wanted = wanted_of(self, given.X.shape[1])._asdict() | {"encoder": None}
+            seen = {
+                name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_", "encoder_", "groups_")
+            }
+            X = given.X
+        plain = self._estimator(
+            k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False, **wanted
+        )
         plain.coef_, plain.result_ = np.vstack([result.coef for result in first]), first
         plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
         if is_classifier(self):
@@ -264,9 +292,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if getattr(self, "_skl_callbacks", None):
             plain.set_callbacks(*self._skl_callbacks)
         plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
-        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
+        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")} | seen
         if self.verbose:
-            print(f"k={self.best_k_}, lam={self.best_lam_:g}: {plain.certificate_}")
+            print(f"k={self.best_k_}, lam={self.best_lam_:g}:\n{plain.certificate_}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
@@ -307,7 +335,8 @@ class _Paths:
     def _path(self, results: Results) -> Path:
         plain = self.grid.plain
         points = tuple(path_point(*key, result, plain.standardize) for key, result in results.items())
-        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint)
+        classes = tuple(plain.classes_.tolist()) if len(self.problems) == 1 and is_classifier(plain) else ()
+        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes)
 
     def chosen(self, key: tuple[int, float]) -> list[Result]:
         """Return the model of a point, with a bound."""
@@ -343,6 +372,14 @@ def _takes_weights(scorer: Callable[..., Any]) -> bool:
     return any(parameter.name in ("sample_weight", "kwargs") for parameter in parameters)
 
 
+def _minus_loss(loss: Loss, model: Plain, X: Any, y: Array, sample_weight: Vector | None = None) -> float:
+    """Return minus the mean loss of a regressor's predictions."""
+    means = np.asarray(model.predict(X), dtype=np.float64)
+    u = np.log(means) if loss.link == "log" else means
+    each = loss.value(u.ravel(order="F"), np.ravel(y, order="F").astype(np.float64))
+    return -float(np.average(each.reshape(u.shape, order="F"), axis=0, weights=sample_weight).mean())
+
+
 class SparseRegressorCV(_CrossValidated, SparseRegressor):
     r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
 
@@ -366,7 +403,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     cv : int, cross-validation generator or iterable, default=None
         The folds, as in scikit-learn; None makes five.
     scoring : str, callable or None, default=None
-        The score, the larger the better; None takes minus the mean squared error, or minus the mean deviance of counts.
+        The score, the larger the better; None takes minus the mean squared error, minus the mean deviance, or
+        minus the mean loss, as `Loss.scoring` says.
     refit : bool, default=True
         Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
     solver : str or Solver, default="auto"
@@ -391,6 +429,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         Whether to print a line for each fold.
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers, as in `SparseRegressor`: once, before the folds.
 
     Attributes
     ----------
@@ -450,9 +490,10 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -474,6 +515,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -499,8 +541,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self._fit(X, y, sample_weight, offset)
         return self
 
-    def _scoring(self) -> str | None:
-        return self._loss().scoring
+    def _scoring(self) -> str | Callable[..., float] | None:
+        loss = self._loss()
+        return partial(_minus_loss, loss) if loss.scoring == "loss" else loss.scoring
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None
@@ -558,6 +601,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Whether to print a line for each fold.
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers, as in `SparseClassifier`: once, before the folds.
 
     Attributes
     ----------
@@ -616,10 +661,11 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -642,6 +688,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

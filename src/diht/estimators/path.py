@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,7 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
+from diht.constraints.groups import constrained, n_choices
 from diht.dask import is_dask
 from diht.design import Design, as_design, refuse_dask
 from diht.estimators.base import (
@@ -25,10 +27,14 @@ from diht.estimators.base import (
     problem_there,
     scales_there,
 )
+from diht.estimators.table_encoder import TableEncoder
+from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
+from diht.numerics.digits import shown
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
-from diht.result import Certificate, Result, rounded_down, used
+from diht.result import Certificate, Result, used
 from diht.samples import Rows
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
@@ -109,9 +115,10 @@ class PathPoint:
         return replace(self, result=self.result.without_proof())
 
     def __str__(self) -> str:
+        figure = shown(self.objective, self.lower_bound, 7)
         return (
-            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {self.objective:.7g}, "
-            f"bound {rounded_down(self.lower_bound, 7)}, relative gap {self.relative_gap:.2e}"
+            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {figure.objective}, "
+            f"bound {figure.lower_bound}, relative gap {self.relative_gap:.2e}"
         )
 
 
@@ -129,6 +136,8 @@ class Path(Sequence[PathPoint]):
         The number of samples, or the sum of their weights: information criteria count these as repetitions.
     constraint : Constraint
         What the models obey, whatever its k.
+    classes : tuple
+        The classes, sorted, where these are the targets: of two the second is the positive one.
     """
 
     points: tuple[PathPoint, ...]
@@ -136,6 +145,17 @@ class Path(Sequence[PathPoint]):
     loss: Loss
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
+    classes: tuple[Any, ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        from diht.report.path import path_text  # what only some need is imported there
+
+        return path_text(self)
+
+    def _repr_html_(self) -> str:
+        from diht.report.path import path_html
+
+        return path_html(self)
 
     def without_proof(self) -> Path:
         """Return the path as a stored estimator holds it: nothing is as long as the samples."""
@@ -239,6 +259,31 @@ class Path(Sequence[PathPoint]):
             columns |= {name: self.criterion(name) for name in CRITERIA}
         return DataFrame(columns)
 
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: ArrayLike | None = None) -> None:
+        """Write a page on the path: one HTML file that needs nothing else, with sliders over k and lam.
+
+        For each k and lam it shows the features with their coefficients, both bounds, what is proved of single features,
+        information criteria where the loss is a likelihood, and scores where samples are given.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, replaced as a whole if it is there.
+        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+            Samples to score every model on, best such as were not used to fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Their targets; needed with X.
+        """
+        from diht.report.path import Known, write_path_page
+
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together, or neither of them")
+        tested = None
+        if X is not None:
+            rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+            tested = Known(rows, np.asarray(y)).checked(self)
+        write_path_page(self, os.fspath(path), tested)
+
     def plot(self, lam: float | None = None) -> Figure:
         """Draw objective and bound, the coefficients, and which features are proved to be in, against k; needs matplotlib.
 
@@ -287,10 +332,11 @@ def sparse_path(
     verbose: bool = False,
     callback: Callable[[PathPoint], Any] | None = None,
     keep: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | str | None = None,
     sign: Any = None,
     bounds: Any = None,
     offset: ArrayLike | None = None,
+    encoder: TableEncoder | None = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -305,7 +351,7 @@ def sparse_path(
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
@@ -317,7 +363,8 @@ def sparse_path(
     verbose : bool, default=False
         Whether to print a line for each point.
     callback : callable, optional
-        Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come.
+        Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come,
+        as Ctrl-C does.
 
     Returns
     -------
@@ -347,25 +394,27 @@ def sparse_path(
     3
     """
     named = as_loss(loss)
+    given = SimpleNamespace(keep=keep, groups=groups, sign=sign, bounds=bounds, encoder=encoder)
 
     def solved(data: _Data) -> Path:
-        d, names = data.n_features, data.names
-        counts = checked_ks(ks, *choices_among(d, names, keep, groups))
-        constraint = constraint_of(counts[-1], d, names, keep, groups, sign, bounds)
+        d, names, wanted = data.n_features, data.names, wanted_of(given, data.n_features)
+        counts = checked_ks(ks, *choices_among(d, wanted.keep, wanted.groups))
+        constraint = constrained(counts[-1], d, *wanted)
         grid = checked_lams(lams)
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, standardize)
             if verbose:
                 print(point)
-            return callback is not None and bool(callback(point))
+            return (callback is not None and bool(callback(point))) or asked()
 
         problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
-        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell)
+        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
-        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint)
+        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes)
 
-    with blas_threads(n_jobs), printed(verbose):
+    kept = "the path has the points that were solved so far"
+    with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
         client = None
         if is_dask(X):
             from diht.dask.data import active_client, loaded, loaded_here
@@ -377,8 +426,9 @@ def sparse_path(
                 raise ValueError("offset cannot be used where X is a Dask collection")
             else:
                 with loaded(client, X, y, sample_weight, classes) as there:
+                    set_seen(given, None, there.names)
                     return solved(_There(there, named)).without_proof()
-        return solved(_Here(X, y, named, sample_weight, offset, n_jobs))
+        return solved(_Here(given, X, y, named, sample_weight, offset, n_jobs))
 
 
 class _Data(Protocol):
@@ -388,6 +438,7 @@ class _Data(Protocol):
     names: tuple[str, ...] | None
     n_samples: float
     loss: Loss
+    classes: tuple[Any, ...]
 
     def problem(self, constraint: Constraint, lam: float, fit_intercept: bool, standardize: bool) -> Problem:
         """State the problem."""
@@ -397,13 +448,19 @@ class _Data(Protocol):
 class _Here:
     """Rows in this process."""
 
-    def __init__(self, X: Any, y: Any, loss: Loss, sample_weight: Any, offset: Any, n_jobs: int | None) -> None:
-        self.names = feature_names(X)
+    def __init__(
+        self, given: Any, X: Any, y: Any, loss: Loss, sample_weight: Any, offset: Any, n_jobs: int | None
+    ) -> None:
         refuse_dask("y", y)
-        if not isinstance(X, Design):
+        data, self.names = X, feature_names(X)
+        if not isinstance(X, Design) and needs_encoder(given, X):
+            X = encoded(given, X, reset=True)
+            self.names = encoded_names(given, X.shape[1])
+        elif not isinstance(X, Design):
             X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+        set_seen(given, data, self.names)
         n, self.n_features = X.shape
-        self._y, self.loss = as_targets(y, loss)
+        self._y, self.loss, self.classes = as_targets(y, loss)
         self._s, self._offset, self._design = normalised_weights(sample_weight, n), offset, as_design(X, n_jobs)
         self.n_samples = counted(sample_weight, n)
 
@@ -421,6 +478,7 @@ class _There:
         self._data, self.names, self.n_features = data, data.names, data.samples.design.shape[1]
         self.n_samples, self.loss = data.weight, loss
         self._targets: tuple[Rows, int] = data.samples.y, 1
+        self.classes = () if data.classes is None else tuple(data.classes.tolist())
         if data.classes is not None:
             _check_coupled(len(data.classes), loss)
             self._targets, self.loss = class_targets_there(data.samples, len(data.classes), loss)
@@ -433,6 +491,13 @@ class _There:
         samples = self._data.samples
         scale = scales_there(samples, constraint) if standardize else None
         return problem_there(samples, self._targets, self.loss, constraint, lam, fit_intercept, scale)
+
+
+def set_seen(given: Any, X: Any, names: tuple[str, ...] | None) -> None:
+    """Keep, beside what is asked for, the names of the features and their groups, as an estimator does."""
+    if not hasattr(given, "encoder_") and names is not None:
+        given.feature_names_in_ = names
+    set_groups(given, X)
 
 
 def path_point(k: int, lam: float, result: Result, scaled: bool) -> PathPoint:
@@ -459,22 +524,13 @@ def feature_names(X: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(map(str, columns))
 
 
-def choices_among(n_features: int, names: Any, keep: Any, groups: ArrayLike | None) -> tuple[int, str]:
+def choices_among(n_features: int, keep: Any, groups: ArrayLike | None) -> tuple[int, str]:
     """Return how many features, or groups, there are to choose from, and what to call them."""
-    count = n_choices(n_features, indices_of("keep", keep, names), groups)
+    count = n_choices(n_features, keep, groups)
     if not count:
         raise ValueError("keep must leave something to choose from, got all features")
     what = "features" if groups is None else "groups"
     return count, what if keep is None else f"{what} besides those to keep"
-
-
-def constraint_of(
-    k: int, n_features: int, names: Any, keep: Any, groups: ArrayLike | None, sign: Any, bounds: Any
-) -> Constraint:
-    """Return a constraint whose features may be given by name."""
-    kept = indices_of("keep", keep, names)
-    signs, limits = signs_of(sign, names, n_features), bounds_of(bounds, names, n_features)
-    return constrained(k, n_features, kept, groups, signs, limits)
 
 
 def default_ks(most: int) -> list[int]:
@@ -507,17 +563,17 @@ def checked_lams(lams: float | Sequence[float]) -> list[float]:
     return [float(lam) for lam in values]
 
 
-def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss]:
-    """Return targets as a problem wants them, and the loss of so many classes, if they are any."""
+def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss, tuple[Any, ...]]:
+    """Return targets as a problem wants them, the loss of so many classes, if they are any, and these."""
     array = np.asarray(y)
     if loss.task != "classification":
-        return array, loss
+        return array, loss, ()
     check_classification_targets(array)
     classes, codes = np.unique(array, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got {len(classes)}")
     _check_coupled(len(classes), loss)
-    return class_targets(len(classes), codes, loss)
+    return *class_targets(len(classes), codes, loss), tuple(classes.tolist())
 
 
 def _check_coupled(n_classes: int, loss: Loss) -> None:

@@ -6,14 +6,14 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
+from diht.numerics.digits import percent, rounded_down, short_percent, shown
 from diht.persistence.model import Equation, Figures, Label, SavedModel, Structure
-from diht.result import Status, rounded_down, rounded_up
+from diht.result import Status
 
 __all__ = [
     "Context",
@@ -30,6 +30,7 @@ __all__ = [
     "quoted",
     "significant",
     "spoken",
+    "wrapped",
 ]
 
 WIDTH = 100
@@ -87,17 +88,6 @@ def significant(value: float, digits: int = 6) -> str:
     return f"{float(value):.{digits}g}"
 
 
-def percent(fraction: float) -> str:
-    """Return a fraction as a percentage with two significant digits; rounded up, so that what it bounds stays bounded."""
-    if not math.isfinite(fraction):
-        return "100% or more"
-    if 0 < fraction < 1e-5:
-        return "less than 0.001%"
-    value = Decimal(f"{100 * fraction:.10g}")
-    step = Decimal(1).scaleb(min(value.adjusted() - 1, 0))
-    return f"{value.quantize(step, ROUND_CEILING).normalize():f}%"
-
-
 def quoted(label: Label | None) -> str:
     """Return a class, or the name of a target, as it is shown in a sentence."""
     return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
@@ -122,7 +112,8 @@ def _summed(model: SavedModel) -> str:
     return f", summed over the {len(model.equations)} {'targets' if model.classes is None else 'classes'},"
 
 
-def _wrapped(*sentences: str) -> str:
+def wrapped(*sentences: str) -> str:
+    """Return sentences as lines of a text."""
     return textwrap.fill(" ".join(filter(None, sentences)), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
@@ -133,7 +124,9 @@ def _count(number: int, noun: str) -> str:
 def allowed(model: SavedModel) -> str:
     """Say what a model may use, such as "at most 5 features"."""
     asked = model.structure
-    words = f"at most {_count(model.k, 'feature' if asked.groups is None else 'group')}"
+    words = (
+        f"at most {_count(model.k, 'group' if asked.groups is not None and not model.counts_columns else 'feature')}"
+    )
     words += " a class" if len(model.certificates) > 1 else ""
     words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
     words += " and with the signs asked for" if asked.sign is not None else ""
@@ -185,7 +178,7 @@ def _required(model: SavedModel) -> str:
         )
     if len(model.certificates) == 1 and (out := model.worst.excluded):
         sentences.append(
-            f"{out:,} of the {model.n_features:,} features {_are(out)} proved to be in no best possible model."
+            f"{out:,} of the {model.n_features:,} {model.columns_in_words} {_are(out)} proved to be in no best possible model."
         )
     return " ".join(sentences)
 
@@ -198,6 +191,9 @@ def _heading(model: SavedModel, equation: Equation) -> str:
     who = f" for {name}" if (name := named(model, equation)) else ""
     if not len(equation.indices):
         return f"Selected features{who}: none"
+    if model.encoding is not None:
+        used, known = model.encoding.needed(equation.indices), model.encoding.needed()
+        return f"Selected features{who}: {len(used)} of {len(known):,}, strongest first"
     return f"Selected features{who}: {len(equation.indices)} of {model.n_features:,}, strongest first"
 
 
@@ -234,33 +230,36 @@ def _fewer(model: SavedModel, context: Context) -> str:
 
 
 def _figure_lines(model: SavedModel, figures: Figures) -> str:
-    total = _summed(model)
+    total, figure = _summed(model), shown(figures.objective, figures.lower_bound)
     rows = [
         (
             "objective",
-            significant(figures.objective),
+            figure.objective,
             f"average {spoken(model.loss)} loss{total} plus ridge{'' if total else ', the figure to minimise'}",
         ),
         (
             "lower bound",
-            rounded_down(figures.lower_bound, 6),
+            figure.lower_bound,
             f"proved: no model with {allowed(model)} is below this",
         ),
-        ("gap", rounded_up(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
+        ("gap", figure.gap, f"{percent(figures.relative_gap)} of the objective"),
     ]
-    return "\n".join(f"  {name:<12} {value:>12}   {meaning}" for name, value, meaning in rows)
+    return "\n".join(f"  {name:<12} {value:>14}   {meaning}" for name, value, meaning in rows)
 
 
 def _figure_table(model: SavedModel) -> str:
     """One line a class."""
-    shown = model.equations[:MAX_CLASSES]
-    labels = [printable(str(equation.label), 30) for equation in shown]
+    first = model.equations[:MAX_CLASSES]
+    labels = [printable(str(equation.label), 30) for equation in first]
     width = max(len("class"), *map(len, labels))
-    header = f"  {'class':<{width}}  {'features':>8}  {'objective':>11}  {'lower bound':>11}  {'gap':>9}"
+    header = f"  {'class':<{width}}  {'features':>8}  {'objective':>12}  {'lower bound':>14}  {'gap':>9}"
+    figures = [equation.figures for equation in first]
     rows = [
-        f"  {label:<{width}}  {len(equation.indices):>8}  {significant(equation.figures.objective):>11}  "
-        f"{rounded_down(equation.figures.lower_bound, 6):>11}  {_short_percent(equation.figures.relative_gap):>9}"
-        for label, equation in zip(labels, shown, strict=True)
+        f"  {label:<{width}}  {len(equation.indices):>8}  {figure.objective:>12}  {figure.lower_bound:>14}  "
+        f"{short_percent(equation.figures.relative_gap):>9}"
+        for label, equation, figure in zip(
+            labels, first, (shown(each.objective, each.lower_bound) for each in figures), strict=True
+        )
     ]
     return "\n".join([header, *rows, *_more_classes(model)])
 
@@ -270,19 +269,18 @@ def _more_classes(model: SavedModel) -> list[str]:
     return [f"  ... and {more} more {what}, all of them in model.json"] if more > 0 else []
 
 
-def _short_percent(fraction: float) -> str:
-    return percent(fraction).replace("less than ", "<")
-
-
 def _meaning(model: SavedModel, context: Context) -> str:
     """Say what the gap proves, in a sentence that can be quoted with the model."""
     gap, limit = model.worst.relative_gap, allowed(model)
     who = "This" if context.fitted else "Your"
     each = " (for the worst of the classes)" if len(model.certificates) > 1 else ""
     if gap <= context.tol:
+        figure = shown(model.worst.objective, model.worst.lower_bound)
+        optimal = figure.lower_bound == "proved optimal"
+        up_to = "" if optimal else f", up to {percent(gap)} of its objective"
         return (
-            f"{who} model is the best possible with {limit}, up to {percent(gap)} of its objective{each}: no other "
-            "choice of features, with whatever coefficients, can be better by more than that."
+            f"{who} model is the best possible with {limit}{up_to}{each}: no other choice of features, with whatever "
+            f"coefficients, can be better by more than {figure.gap if optimal else 'that'}."
         )
     return (
         f"{who} model is within {percent(gap)} of the best possible with {limit}{each}: whichever features are chosen "
@@ -358,8 +356,8 @@ def certificate_in_words(model: SavedModel, context: Context, findings: Sequence
             None,
             [
                 f"How good is it?\n{figures}",
-                _wrapped(_meaning(model, context), _definition(model)),
-                "" if any(finding.better for finding in findings) else _wrapped(_advice(model, context)),
+                wrapped(_meaning(model, context), _definition(model)),
+                "" if any(finding.better for finding in findings) else wrapped(_advice(model, context)),
                 findings_in_words(model, findings) if findings else "",
             ],
         )
@@ -443,6 +441,6 @@ def fit_report(model: SavedModel, effects: Sequence[NDArray[np.float64] | None],
     ] + _more_classes(model)
     note = "Stopped by Ctrl-C: this is the best model found so far." if context.interrupted else ""
     units = "The coefficients are in the units of the data." if model.standardize else ""
-    words = _wrapped(direction(model), units, _fewer(model, context))
-    proved = _wrapped(_required(model))
+    words = wrapped(direction(model), units, _fewer(model, context))
+    proved = wrapped(_required(model))
     return "\n\n".join(filter(None, [note, *tables, words, proved, certificate_in_words(model, context)]))

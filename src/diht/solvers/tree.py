@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +90,7 @@ class TreeBound(Bound):
         within[others(problem, features)] = self.ceiling
         lacked, held = np.full(len(features), self.ceiling), np.full(len(features), self.ceiling)
         unlacked, unheld = features, features  # by any leaf so far
-        for leaf in sorted(self.leaves):
+        for leaf in sorted(self.leaves, key=attrgetter("bound")):
             lacking, holding = (
                 ~np.isin(left, closure(decided)) for left, decided in ((unlacked, leaf.inside), (unheld, leaf.outside))
             )
@@ -179,7 +180,7 @@ def _prover(
                 part = problem_gram(problem, own.support) if known is None else known.among(own.support)
                 base = GramRelaxation(problem, own.support, proved_ridges(problem, own.support, own.values, part), part)
             p, nodes = leaf.proof.p.dense, starmap(problem.constraint.restricted, leaf.nodes())
-            return min(base.node_bound(p, node) for node in nodes)
+            return min((base.node_bound(p, node) for node in nodes), default=Proved(np.inf, 0.0))
 
         return by_shift
     place = InPlay(problem, features, root.alpha)
