@@ -154,7 +154,7 @@ class _Predicted:
         def losses(y: Vector, at: Vector, error: Vector) -> Vector:
             e = error + 4.0 * _U * np.abs(at)
             return np.asarray(
-                np.maximum(value(at - e, y), value(at + e, y)) if targets else loss.largest_near(at, e, y)
+                np.maximum(value(at - e, y), value(at + e, y)) if of_residuals else loss.largest_near(at, e, y)
             )
 
         with np.errstate(over="ignore", invalid="ignore"):

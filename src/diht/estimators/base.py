@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
-from diht.design import LARGEST, Design, as_design, effective_n_threads, refuse_dask
+from diht.design import Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
@@ -31,11 +31,13 @@ from diht.losses import ALL_LOSSES, Loss
 from diht.numerics.compiling import printed
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
-from diht.samples import Rows, Samples
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
 
-__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated"]
+if TYPE_CHECKING:
+    from diht.dask.data import Collections, RemoteData
+
+__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated", "without_none"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -115,34 +117,33 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     # Rows on the workers of a Dask cluster
 
-    def _fit_dask(self, X: Any, y: Any, sample_weight: Any) -> Any:
+    def _fit_dask(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Any:
         """Fit where the rows are; in this process where there is no client."""
-        from diht.dask.data import active_client, loaded, loaded_here
+        from diht.dask.data import Collections, active_client, loaded, loaded_here
 
         client, classes = active_client(), self._task == "classification"
+        given = Collections(X, y, sample_weight, offset)
         if client is None:
-            return self.fit(*loaded_here(X, y, sample_weight, classes))
-        with loaded(client, X, y, sample_weight, classes) as data, printed(self.verbose):
-            samples, targets = self._targets_there(data)
-            loss = self._fitted_loss()
-            for rows, _ in targets.values():
-                check_targets_there(samples, loss, rows)
-            d, dtype = samples.design.shape[1], samples.design.dtype
-            previous = self._previous(d)
-            set_features(self, d, data.names)
-            constraint = self._constraint(d)
-            scale = scales_there(samples, constraint) if self.standardize else None
-
-            def problem(given: tuple[Any, int]) -> Problem:
-                return problem_there(samples, given, loss, constraint, self._ridge, self.fit_intercept, scale)
-
-            tasks = FitTasks.of(self, X, y, sample_weight, len(targets))
-            results = self._results(targets, problem, scale, dtype, previous, tasks)
-            # What is as long as the samples stays where they are, and goes with them.
-            self._keep([result.without_proof() for result in results], samples.size)
-            if tasks is not None:
-                tasks.end()
+            return self.fit(**without_none(loaded_here(given, classes)))
+        with loaded(client, given, classes) as data, printed(self.verbose):
+            self._fit_there(data, given)
         return self
+
+    def _fit_there(self, data: RemoteData, given: Collections) -> list[Result]:
+        """Fit where the rows are, and return the results with their dual points, which stay there."""
+        from diht.estimators.there import problems_there
+
+        design = data.samples.design
+        set_features(self, design.shape[1], data.names)
+        problems, scale = problems_there(self, data, self._constraint(design.shape[1]), self._ridge)
+        previous = self._previous(design.shape[1])
+        tasks = FitTasks.of(self, given.X, given.y, given.sample_weight, len(problems))
+        results = self._results(problems, lambda problem: problem, scale, design.dtype, previous, tasks)
+        # What is as long as the samples stays where they are, and goes with them.
+        self._keep([result.without_proof() for result in results], design.shape[0])
+        if tasks is not None:
+            tasks.end()
+        return results
 
     def _start(self, problem: Problem, result: Result, j: int, scale: Vector | None) -> Result | None:
         """Return an earlier result of as many targets, its coefficients for the columns as they are scaled now."""
@@ -345,6 +346,11 @@ def _validated_design(
     return X, check_X_y(rows, *y, ensure_min_features=0, estimator=estimator, **settings)[1]
 
 
+def without_none(given: Collections) -> dict[str, Any]:
+    """Return what was given, by its name."""
+    return {name: values for name, values in given._asdict().items() if values is not None}
+
+
 def set_features(estimator: Any, n_features: int, names: tuple[str, ...] | None) -> None:
     """Keep the number of the features, and their names where they have some."""
     estimator.n_features_in_ = n_features
@@ -407,47 +413,6 @@ def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
     variance 0; a group of such columns has scale 1.
     """
     return scales_of(*design.moments(s), len(s), constraint)
-
-
-def scales_there(samples: Samples, constraint: Constraint) -> Vector:
-    """Return the same of samples that live elsewhere."""
-    mean, variance = samples.moments(samples.full(1.0))
-    return scales_of(mean, variance, samples.size, constraint)
-
-
-def class_targets_there(samples: Samples, n_classes: int, loss: Loss) -> tuple[tuple[Rows, int], Loss]:
-    """Return the targets, and their number, of samples whose targets are the numbers of their classes, and the loss."""
-    if n_classes == 2:
-        return (samples.map(lambda y, s: np.where(y == 1.0, 1.0, -1.0)), 1), loss
-    loss = loss.of_classes()
-    low = 0.0 if loss.coupled else -1.0
-    return (samples.map(lambda y, s: np.where(y == np.arange(n_classes)[:, None], 1.0, low)), n_classes), loss
-
-
-def check_targets_there(samples: Samples, loss: Loss, rows: Rows) -> None:
-    """Raise ValueError where a target is not one that the loss is made for, or is too large."""
-
-    def wrong(y: Vector, s: Vector, given: Vector) -> str:
-        try:
-            loss.check_targets(given)
-        except ValueError as error:
-            return str(error)
-        largest = float(np.abs(given).max())
-        return f"y must not hold numbers beyond {LARGEST:g} in size, got {largest:g}" if largest > LARGEST else ""
-
-    found = [message for message in samples.each(wrong, rows) if message]
-    if found:
-        raise ValueError(found[0])
-
-
-def problem_there(
-    samples: Any, targets: tuple[Rows, int], loss: Loss, constraint: Constraint, lam: Any, intercept: bool, scale: Any
-) -> Problem:
-    """State the problem of samples that live elsewhere, with these targets and their number."""
-    rows, n_targets = targets
-    several = targets if n_targets > 1 else None
-    own = samples if several else samples.with_targets(rows)
-    return Problem.of_samples(own, loss, constraint, lam, intercept, scale, several)
 
 
 def scales_of(mean: Vector, variance: Vector, n_samples: int, constraint: Constraint) -> Vector:
