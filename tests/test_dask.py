@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-import threading
 import warnings
 from itertools import pairwise
+from time import sleep
 
 import numpy as np
 import pytest
@@ -557,17 +557,74 @@ def test_a_worker_that_is_killed(monkeypatch):
             Client(cluster) as client,
         ):
             victim = next(iter(client.run(os.getpid).values()))
-            model, killed = SparseClassifier(**settings), threading.Event()
-
-            def kill():
-                if not killed.is_set():
-                    killed.set()
-                    os.kill(victim, signal.SIGKILL)
-                return False
-
-            model._stop = kill  # asked after the first step
-            clusters, make = [], Cluster.__init__
-            monkeypatch.setattr(Cluster, "__init__", lambda self, *args: clusters.append(self) or make(self, *args))
+            model, clusters = SparseClassifier(**settings), watched_clusters(monkeypatch)
+            model._stop = Once(lambda: os.kill(victim, signal.SIGKILL))  # asked after the first step
             there = model.fit(*chunked(X, y))
             assert clusters[0].losses > 0
     agree(there, here)
+
+
+class Once:
+    """Does something when it is first asked whether to stop."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __call__(self):
+        what, self.what = self.what, None
+        if what is not None:
+            what()
+        return False
+
+
+def watched_clusters(monkeypatch):
+    clusters, make = [], Cluster.__init__
+    monkeypatch.setattr(Cluster, "__init__", lambda self, *args: clusters.append(self) or make(self, *args))
+    return clusters
+
+
+def test_a_worker_that_joins(monkeypatch):
+    """It takes over rows of one that holds several shards, and the answer is the same."""
+    monkeypatch.setattr("diht.dask.data._LARGE", 1)
+    monkeypatch.setattr("diht.dask.cluster._LOOK_AROUND", 0.0)
+    clusters = watched_clusters(monkeypatch)
+    X, y = data(n=200, d=5)
+    settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**settings) as cluster, Client(cluster) as client:
+        model = SparseClassifier(k=2, lam=0.01)
+        model._stop = Once(lambda: cluster.scale(2) or client.wait_for_workers(2))
+        there = model.fit(*chunked(X, y))
+    assert (clusters[0].moves, clusters[0].losses) == (1, 0)
+    agree(there, SparseClassifier(k=2, lam=0.01).fit(X, y))
+
+
+def test_all_workers_lost(monkeypatch):
+    """One line says so, and the next call begins at the best model so far."""
+    monkeypatch.setattr("diht.dask.cluster._PATIENCE", 0.2)
+    monkeypatch.setattr("diht.dask.cluster._LOOK", 0.2)
+    X, y = data(n=200, d=5)
+    settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    with LocalCluster(**settings, processes=False) as cluster, Client(cluster) as client:
+        model = SparseClassifier(k=2, lam=0.01, tol=1e-10)
+        given = chunked(X, y)
+
+        def lose():
+            cluster.scale(0)
+            while client.ncores():
+                sleep(0.01)
+
+        model._stop = Once(lose)
+        with pytest.raises(RuntimeError, match=r"all Dask workers are lost.* goes on from the best model") as caught:
+            model.fit(*given)
+        assert "\n" not in str(caught.value)
+        [kept] = pickle.loads(pickle.dumps(model)).checkpoint_.values()
+        assert 0 < np.count_nonzero(kept) <= 2
+        cluster.scale(1)
+        client.wait_for_workers(1)
+        starts = []
+        monkeypatch.setattr(
+            "diht.estimators.base.solve", lambda *args, **named: starts.append(args[2]) or solve(*args, **named)
+        )
+        agree(model.fit(*given), SparseClassifier(k=2, lam=0.01, tol=1e-10).fit(X, y))
+        assert np.flatnonzero(starts[0]).tolist() == np.flatnonzero(kept).tolist()
+        assert not hasattr(model, "checkpoint_")

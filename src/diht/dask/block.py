@@ -41,6 +41,8 @@ class BlockFacts:
     Attributes
     ----------
     n_rows, n_columns : int
+    nbytes : int
+        Of X.
     dtype : str
     sparse : bool
     names : tuple of str, or None
@@ -52,6 +54,7 @@ class BlockFacts:
 
     n_rows: int
     n_columns: int
+    nbytes: int
     dtype: str
     sparse: bool
     names: tuple[str, ...] | None
@@ -79,8 +82,9 @@ def checked_block(number: int, classes: bool, X: Any, y: Any, weights: Any, offs
         offset = _numbers("offset", np.asarray(offset), where)
         if offset.shape != y.shape:
             raise ValueError(f"offset must have the shape of y, {y.shape}, got {offset.shape} {where}")
+    nbytes = X.data.nbytes + X.indices.nbytes if issparse(X) else X.nbytes
     known = BlockFacts(
-        X.shape[0], X.shape[1], X.dtype.name, issparse(X), names, y.shape[1] if y.ndim == 2 else 0,
+        X.shape[0], X.shape[1], nbytes, X.dtype.name, issparse(X), names, y.shape[1] if y.ndim == 2 else 0,
         np.unique(y) if classes and len(y) else None,
     )  # fmt: skip
     return Block(X, y, weights, offset), known

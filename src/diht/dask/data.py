@@ -23,6 +23,8 @@ __all__ = ["Collections", "RemoteData", "active_client", "loaded", "loaded_here"
 
 Array = NDArray[Any]
 
+_LARGE, _MOST_SHARDS = 2**28, 4  # bytes of a worker's X in a shard; how many shards it may have
+
 
 class Collections(NamedTuple):
     """What a fit is given: Dask collections with the same blocks of rows."""
@@ -134,15 +136,15 @@ def loaded(client: Any, given: Collections, classes: bool = False) -> Iterator[R
     names = _agreed(known, of_x)
     filled = [i for i, facts in enumerate(known) if facts.n_rows]
     where = {str(key): at for key, at in client.who_has(futures).items()}
-    shards: dict[str, list[int]] = {}
-    for i in filled:
-        shards.setdefault((where.get(str(futures[i].key)) or [homes[i]])[0], []).append(i)
+    at = [(where.get(str(futures[i].key)) or [homes[i]])[0] for i in filled]
+    shards = _shards(filled, at, [known[i].nbytes for i in filled])
     all_classes = _classes([known[i] for i in filled]) if classes else None
-    cluster = Cluster(client, [[tasks[i] for i in own] for own in shards.values()], list(shards), all_classes)
+    addresses, numbers_of = zip(*shards, strict=True)
+    cluster = Cluster(client, [[tasks[i] for i in own] for own in numbers_of], addresses, all_classes)
     del futures
     try:
         starts = np.cumsum([0, *(facts.n_rows for facts in known)]).tolist()
-        ranges = [[(starts[i], starts[i + 1]) for i in own] for own in shards.values()]
+        ranges = [[(starts[i], starts[i + 1]) for i in own] for own in numbers_of]
         first = known[filled[0]]
         samples = RemoteSamples.of(
             Group(cluster), first.n_columns, first.dtype, first.sparse, effective_n_threads(), ranges
@@ -152,6 +154,17 @@ def loaded(client: Any, given: Collections, classes: bool = False) -> Iterator[R
         yield RemoteData(samples, names, all_classes, first.n_targets, weight, cluster, *known_besides)
     finally:
         cluster.close()
+
+
+def _shards(blocks: list[int], addresses: list[str], sizes: list[int]) -> list[tuple[str, list[int]]]:
+    """Return the blocks of each shard, with its worker: one for each worker, several of large ones, which may move later."""
+    shards = []
+    for address in dict.fromkeys(addresses):
+        own = [at for at, there in enumerate(addresses) if there == address]
+        n_runs = int(np.clip(sum(sizes[at] for at in own) // _LARGE, 1, _MOST_SHARDS))
+        runs = even_runs([sizes[at] for at in own], n_runs)
+        shards += [(address, [blocks[own[j]] for j in run]) for run in runs]
+    return shards
 
 
 def _homes(blocks: Blocks, located: dict[str, list[str]], workers: list[str]) -> list[str]:

@@ -104,7 +104,10 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         results = []
         for j, (label, y) in enumerate(targets.items()):
             problem = problem_of(y)
-            start = None if previous is None else self._start(problem, previous[j], j, scale)
+            start: Any = None if previous is None else self._start(problem, previous[j], j, scale)
+            kept = getattr(self, "checkpoint_", {}).get(label)
+            if kept is not None and kept.size == problem.shape[1]:
+                start = kept if scale is None else kept * scale
             callback = self._callback(label, tasks, scale, np.dtype(dtype))
             if tasks is not None:
                 tasks.begin_problem()
@@ -131,6 +134,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _fit_there(self, data: RemoteData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
+        from diht.dask.cluster import WorkersLostError
         from diht.estimators.there import problems_there
 
         design = data.samples.design
@@ -138,7 +142,17 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         problems, scale = problems_there(self, data, self._constraint(design.shape[1]), self._ridge)
         previous = self._previous(design.shape[1])
         tasks = FitTasks.of(self, given.X, given.y, given.sample_weight, len(problems))
-        results = self._results(problems, lambda problem: problem, scale, design.dtype, previous, tasks)
+        self._best: dict[str, Array] = {}
+        try:
+            results = self._results(problems, lambda problem: problem, scale, design.dtype, previous, tasks)
+        except WorkersLostError as error:
+            if not self._best:
+                raise
+            self.checkpoint_ = self._best
+            raise WorkersLostError(f"{error}; fit goes on from the best model so far when it is called again") from None
+        finally:
+            del self._best
+        self.__dict__.pop("checkpoint_", None)
         # What is as long as the samples stays where they are, and goes with them.
         self._keep([result.without_proof() for result in results], design.shape[0])
         if tasks is not None:
@@ -208,8 +222,9 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
     ) -> Callable[[Iterate], bool] | None:
-        """Return what a solve calls at each evaluation; None where there is neither a callback nor `verbose`."""
-        if not self.verbose and tasks is None:
+        """Return what a solve calls at each evaluation; None where there is no callback, no `verbose` and nothing to keep."""
+        kept: dict[str, Array] | None = getattr(self, "_best", None)
+        if not self.verbose and tasks is None and kept is None:
             return None
 
         def attributes(iterate: Iterate) -> dict[str, Any]:
@@ -218,6 +233,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             return self._model(coef, np.atleast_1d(iterate.model.intercept).astype(dtype))
 
         def tell(iterate: Iterate) -> bool:
+            if kept is not None and iterate.model is not None:
+                kept[label] = iterate.model.coef
             if self.verbose:
                 print_line(iterate, label)
             return tasks is not None and tasks.evaluate(lambda: attributes(iterate))
