@@ -53,6 +53,10 @@ WIDE = 8  # instances that fit side by side
 SHORTEST = 1e-3  # seconds that can be measured
 PALETTE = ("#0072b2", "#d55e00", "#a07800", "#00805d", "#a83f95", "#767676", "#8c4a2f", "#4b5fd1")
 SHOWN_PANELS = "Of each data set the instance on which `auto` takes longest beside the best package."
+SHARED = (
+    f"A solver is as good as the best where its objective is within {SAME:g} of the least that any solver found, our own methods "
+    "among them; where it is not, by how much it is above, at the median and at most. Each in the seconds that it had."
+)
 SHAPES = ("diamond", "triangle", "square", "cross", "plus")
 INTRO = """\
 # Beside other packages
@@ -249,9 +253,12 @@ def page(found: Sequence[Panel], limit: float, repeated: bool = False) -> Iterat
     if len(found) > len(families(found)):
         yield ""
         yield from summary(found)
+    yield "\n## Who is as good as the best\n"
+    yield f"{SHARED}\n"
+    yield from standings(found)
     yield "\n![Objective against time, one panel a data set](figures/peers.svg)\n"
     yield f"{SHOWN_PANELS}\n"
-    yield "## Who is best\n"
+    yield "## The best package on each instance\n"
     yield from best_table(found)
     yield "\n## Everyone: above the best; seconds\n"
     yield "An empty cell: the package does not take such data or such a loss, or is not installed.\n"
@@ -302,6 +309,21 @@ def summary(found: Sequence[Panel]) -> Iterator[str]:
         spread = f"{median(ratios):.2g} ({ratios[0]:.2g} to {ratios[-1]:.2g})" if ratios else ""
         rows.append([name, str(len(own)), str(good), str(alone), spread])
     return markdown((*head, "our time to the best package's objective / its time: median (range)"), rows)
+
+
+def standings(found: Sequence[Panel]) -> Iterator[str]:
+    """A line a solver, the one that is most often as good as the best first."""
+    rows = []
+    for name in (*OURS.values(), *PEERS):
+        own = [(panel, run) for panel in found for run in panel.runs if run.name == name]
+        above = sorted(panel.above(run) for panel, run in own if math.isfinite(run.value))
+        worse = [x for x in above if x > SAME]
+        if own:
+            spread = f"{median(worse):.1e}; {worse[-1]:.1e}" if worse else ""
+            rows.append([name, len(own), len(above) - len(worse), len(worse), len(own) - len(above), spread])
+    rows.sort(key=lambda row: -row[2] / row[1])
+    head = ("solver", "instances", "as good as the best", "above it", "found nothing", "above by: median; most")
+    return markdown(head, [[str(cell) for cell in row] for row in rows])
 
 
 def best_table(found: Iterable[Panel]) -> Iterator[str]:

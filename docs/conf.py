@@ -1,5 +1,8 @@
 """How the pages are built: `pip install '.[docs]' && sphinx-build -W docs docs/_build`."""
 
+import shutil
+from pathlib import Path
+
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
@@ -94,7 +97,20 @@ def _formulas(app, what, name, obj, options, lines):
         lines[2:end] = [".. code-block:: text", "", *(f"    {line}" for line in lines[2:end])]
 
 
+_AS_THEY_ARE = ("peers.csv", "reproduction/page.html", "reproduction/results.csv")
+
+
+def _copied(app, exception):
+    """Put files that pages link to beside them."""
+    if exception is None:
+        for name in _AS_THEY_ARE:
+            target = Path(app.outdir) / name
+            target.parent.mkdir(exist_ok=True)
+            shutil.copyfile(Path(app.srcdir) / name, target)
+
+
 def setup(app):
     """Connect the above."""
+    app.connect("build-finished", _copied)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _formulas, priority=400)

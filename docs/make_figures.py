@@ -27,7 +27,8 @@ from sklearn.preprocessing import StandardScaler
 from diht import Problem, certify, near_optimal, solve
 from diht.estimators.near import NearOptimal
 from diht.losses import Logistic
-from diht.result import Result, rounded_up
+from diht.numerics.digits import rounded_up
+from diht.result import Result
 from diht.solvers import Auto
 
 FIGURES = Path(__file__).parent / "figures"

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from diht import Problem, solve
 from diht.experiments.charts import charts_of, sheet
-from diht.experiments.claims import FIGURES, Claim, chosen, judge, parts_of
+from diht.experiments.claims import FIGURES, HOLDS, IN_PART, NOT, NOT_RUN, Claim, chosen, judge, parts_of
 from diht.experiments.estimation import FULL, paper_design
+from diht.experiments.findings import Finding, findings, sentences
 from diht.experiments.page import write_page
 from diht.experiments.table import FILE, Row, read_rows
 from diht.losses import Squared
@@ -20,7 +21,7 @@ from diht.solvers import DIHT
 
 DOCS = Path(__file__).parent
 FOLDER, TEXT = DOCS / "reproduction", DOCS / "reproduction.md"
-START, END = "<!-- results: written by make_reproduction.py -->\n", "<!-- end of results -->\n"
+_MARKS = "<!-- {}: written by make_reproduction.py -->\n", "<!-- end of {} -->\n"
 
 
 def results(rows: Sequence[Row]) -> str:
@@ -33,9 +34,7 @@ def results(rows: Sequence[Row]) -> str:
         parts.append(f"### {name}. {title}\n")
         if chosen(rows, figure=figure):
             parts.append(f"![{title}](reproduction/{figure}.svg)\n")
-        for paper in dict.fromkeys(claim.paper for claim in own):
-            lines = [_line(claim) for claim in own if claim.paper == paper]
-            parts.append(f"*{paper}*\n\n" + "\n".join(lines) + "\n")
+        parts += [_statement(finding) for finding in findings(own)]
         if figure == "fig1":
             parts.append(f"{theorem_step()}\n")
     return "\n".join(parts)
@@ -50,6 +49,20 @@ def _about(rows: Sequence[Row]) -> str:
         f"{len(rows):,} measurements of a {said['mode']} run with diht {said['version']}, Python {said['python']}, "
         f"numpy {said['numpy']} on {where}, {when}."
     )
+
+
+def _statement(finding: Finding) -> str:
+    """What the paper says, how often that holds, why not, and under a click what was measured in each part."""
+    counts = {verdict: finding.count(verdict) for verdict in (HOLDS, IN_PART, NOT, NOT_RUN)}
+    several = len(finding.claims) > 1
+    verdicts = ", ".join(f"**{verdict}**{f' in {count}' * several}" for verdict, count in counts.items() if count)
+    names = len(finding.reasons) > 1 or (several and counts[HOLDS] > 0)
+    reasons = [f"{f'{named}: ' if names else ''}{reason}" for named, reason in finding.reasons]
+    verdicts += f" of {len(finding.claims)} cases" * several
+    text = f"*{finding.paper}* {verdicts[:2]}{verdicts[2:3].upper()}{verdicts[3:]}.\n\n"
+    text += "".join(f"- {reason}\n" for reason in reasons) + "\n" * bool(reasons)
+    lines = "\n".join(_line(claim) for claim in finding.claims)
+    return f"{text}<details><summary>measured</summary>\n\n{lines}\n\n</details>\n"
 
 
 def _line(claim: Claim) -> str:
@@ -83,10 +96,18 @@ def figures(rows: Sequence[Row]) -> dict[str, str]:
     return drawn
 
 
+def opening(rows: Sequence[Row]) -> str:
+    """What the paper claimed and what was found."""
+    return "\n".join(f"- {sentence}" for sentence in sentences(rows, judge(rows))) + "\n"
+
+
 def filled(text: str, rows: Sequence[Row]) -> str:
-    """The page's text with its results replaced."""
-    head, rest = text.split(START)
-    return head + START + results(rows) + END + rest.split(END)[1]
+    """The page's text with its opening and its results replaced."""
+    for name, written in (("opening", opening), ("results", results)):
+        start, end = (mark.format(name) for mark in _MARKS)
+        head, rest = text.split(start)
+        text = head + start + written(rows) + end + rest.split(end)[1]
+    return text
 
 
 def main() -> None:

@@ -15,7 +15,8 @@ ROOT = Path(diht.__file__).parent
 
 # Each room may use itself and those above it in this list. A name stands for a module, or a package with all it holds.
 ROOMS: list[tuple[str, ...]] = [
-    ("numerics",),  # tools that know nothing of the field
+    ("numerics", "tables"),  # tools that know nothing of the field; columns of any kind as numbers
+    ("status",),
     ("losses",),  # formulas
     ("design",),  # X: storage, kernels, products and their error bounds
     ("constraints",),  # which supports are allowed
@@ -29,7 +30,7 @@ ROOMS: list[tuple[str, ...]] = [
     ("datasets",),
     ("dask",),  # rows on the workers of a cluster
     ("persistence",),  # models in files
-    ("estimators", "report"),
+    ("estimators", "report", "serving"),
     ("experiments",),
     ("commands", "cli", "__main__"),
 ]

@@ -467,7 +467,12 @@ def test_a_reader_that_leaves_does_not_lose_the_model(lines, files, tmp_path):
     said = child.stderr.read()
     child.stderr.close()
     assert (child.wait(timeout=60), said) == (141, b"")
-    assert sorted(path.name for path in out.iterdir()) == ["coefficients.png", "convergence.png", "model.json"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "coefficients.png",
+        "convergence.png",
+        "model.json",
+        "report.html",
+    ]
     assert diht.load_model(out / "model.json").coef_.shape == (3,)
 
 
@@ -556,8 +561,6 @@ DATES = pd.date_range("2020-01-01", periods=40)
         (DATES.tz_localize("UTC"), "got dates or times of type datetime64"),
         (DATES - DATES[0], "got dates or times of type timedelta64"),
         (DATES.to_period("M"), "got type period"),
-        (["u", "v"] * 20, "could not convert string to float: 'u'"),
-        (pd.Categorical(["u", "v"] * 20), "got type category"),
     ],
 )
 @pytest.mark.parametrize("alone", [True, False])
@@ -570,7 +573,7 @@ def test_a_column_without_numbers_is_named(column, says, alone):
 
 
 def test_what_stands_for_numbers_is_taken():
-    frame = pd.DataFrame({"a": X[:, 0].astype(object), "b": pd.Categorical([1, 2] * 20), "c": X[:, 1] > 0})
+    frame = pd.DataFrame({"a": X[:, 0].astype(object), "b": ["1", "2"] * 20, "c": X[:, 1] > 0}).astype({"b": object})
     model = SparseRegressor(k=2, lam=0.1).fit(frame, Y)
     np.testing.assert_array_equal(model.predict(frame), model.predict(frame.astype(float)))
     assert complaint(SparseRegressor().fit, DATES.to_numpy()[:, None], Y).startswith("X must hold numbers, got dates")

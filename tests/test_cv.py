@@ -186,7 +186,7 @@ def test_progress_names_and_settings(capsys):
     model = SparseRegressorCV(ks=[1, 3], lams=0.1, cv=3, verbose=True, exact=True).fit(X, y)
     out = capsys.readouterr().out
     assert out.count("fold ") == 3
-    assert "of the best possible" in out
+    assert "% of the objective" in out
     assert model.gap_ <= 1e-4 * model.objective_
     assert model.path_.feature_names == tuple("abcdefgh")
     assert set(model.get_feature_names_out()) <= set("abcdefgh")

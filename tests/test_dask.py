@@ -557,9 +557,9 @@ def test_a_worker_that_is_killed(monkeypatch):
             Client(cluster) as client,
         ):
             victim = next(iter(client.run(os.getpid).values()))
-            model, clusters = SparseClassifier(**settings), watched_clusters(monkeypatch)
-            model._stop = Once(lambda: os.kill(victim, signal.SIGKILL))  # asked after the first step
-            there = model.fit(*chunked(X, y))
+            clusters = watched_clusters(monkeypatch)
+            within_a_fit(monkeypatch, lambda: os.kill(victim, signal.SIGKILL))
+            there = SparseClassifier(**settings).fit(*chunked(X, y))
             assert clusters[0].losses > 0
     agree(there, here)
 
@@ -577,6 +577,11 @@ class Once:
         return False
 
 
+def within_a_fit(monkeypatch, what):
+    """Do something after the first step of the next fit."""
+    monkeypatch.setattr("diht.estimators.base.solve", lambda *args: solve(*args, stop=Once(what)))
+
+
 def watched_clusters(monkeypatch):
     clusters, make = [], Cluster.__init__
     monkeypatch.setattr(Cluster, "__init__", lambda self, *args: clusters.append(self) or make(self, *args))
@@ -591,9 +596,9 @@ def test_a_worker_that_joins(monkeypatch):
     X, y = data(n=200, d=5)
     settings = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with LocalCluster(**settings) as cluster, Client(cluster) as client:
-        model = SparseClassifier(k=2, lam=0.01)
-        model._stop = Once(lambda: cluster.scale(2) or client.wait_for_workers(2))
-        there = model.fit(*chunked(X, y))
+        within_a_fit(monkeypatch, lambda: cluster.scale(2) or client.wait_for_workers(2))
+        there = SparseClassifier(k=2, lam=0.01).fit(*chunked(X, y))
+        monkeypatch.undo()
     assert (clusters[0].moves, clusters[0].losses) == (1, 0)
     agree(there, SparseClassifier(k=2, lam=0.01).fit(X, y))
 
@@ -613,7 +618,7 @@ def test_all_workers_lost(monkeypatch):
             while client.ncores():
                 sleep(0.01)
 
-        model._stop = Once(lose)
+        within_a_fit(monkeypatch, lose)
         with pytest.raises(RuntimeError, match=r"all Dask workers are lost.* goes on from the best model") as caught:
             model.fit(*given)
         assert "\n" not in str(caught.value)

@@ -286,13 +286,13 @@ def test_csv_header_detection(tmp_path, text, names, rows):
             None,
             "column 'y': targets are numbers or class names, not both: 'x' (line 3) and '2' (line 2)",
         ),
-        ("a,b,a\n1,2,3\n", None, "the columns 0 and 2 are both named 'a'"),
+        ("a,b,a\n1,2,3\n", None, "the columns 0 and 2 are both named 'a': rename one of them"),
         ("price,size,y\n1,2,3\n", "prise", "no column 'prise'; did you mean 'price'?"),
         ("a,b,y\n1,2,3\n", "target", "no column 'target'; there are 'a', 'b', 'y'"),
         ("a,b,y\n1,2,3\n", 3, "no column '3'; there are 'a', 'b', 'y'"),
         ("y\n1\n", None, "no column besides the target 'y'; commas, semicolons or tabs separate columns"),
         ('a,b,y\n1,"2,3\n', None, "line 2: unexpected end of data"),
-        (b"a,b,y\n1,2,3\n1,\xff,3\n", None, "line 3: not UTF-8 text (invalid start byte)"),
+        (b"a,b,y\n1,2,3\n1,\xff,3\n", None, "line 3: not UTF-8 text (invalid start byte): save it as UTF-8"),
     ],
 )
 def test_csv_errors(tmp_path, text, target, expected):

@@ -24,7 +24,7 @@ from diht.constraints.base import Cardinality
 from diht.constraints.groups import constrained
 from diht.design import as_design
 from diht.estimators.base import column_scales
-from diht.estimators.inference import _Data, _rows
+from diht.estimators.equations import Data, equations_of
 from diht.estimators.path import default_ks
 from diht.problem import normalised_weights
 from oracle import some_weights
@@ -171,8 +171,8 @@ def test_a_refit_on_a_part_of_a_group_has_the_scale_of_the_whole():
     model = SparseRegressor(k=2, lam=1.0, groups=GROUPS, sign=sign, exact=True, tol=1e-9).fit(X, y)
     assert set(GROUPS[model.support_]) == {0, 2}
     assert 1 not in model.support_
-    data = _Data.of(model, X, y, None, None)
-    coef, intercept = _rows(model, data)[0].with_ridge(model, normalised_weights(None, 60))
+    data = Data.of(model, X, y, None, None)
+    coef, intercept = equations_of(model, data)[0].with_ridge(model, normalised_weights(None, 60))
     assert_allclose(coef, model.coef_[model.support_], rtol=1e-5)
     assert intercept == pytest.approx(model.intercept_, abs=1e-6)
     assert np.all(np.isfinite(bootstrap(model, X, y, n_resamples=5, random_state=0).samples))

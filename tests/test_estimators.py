@@ -17,8 +17,10 @@ from joblib import Parallel, delayed
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -529,7 +531,7 @@ def test_only_the_logistic_loss_has_probabilities():
     assert not hasattr(model, "predict_log_proba")
     with pytest.raises(AttributeError) as error:
         model.predict_proba(X)
-    assert "probabilities need loss='logistic' or 'multinomial', got loss='hinge'" in str(error.value.__cause__)
+    assert "probabilities need loss='logistic' or 'multinomial', got loss='hinge'" in str(error.value)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -994,3 +996,30 @@ def test_fits_side_by_side_are_the_same(backend):
         assert_allclose(w, coef, rtol=1e-9)
         assert_allclose(b, intercept, rtol=1e-9)
         assert other == pytest.approx(bound, rel=1e-9)
+
+
+# Beside scikit-learn's own tools
+
+
+def test_a_loss_without_probabilities_says_where_to_get_some():
+    X, y = classification()
+    model = SparseClassifier(3, loss="hinge").fit(X, y)
+    with pytest.raises(AttributeError, match=r"need loss='logistic'.*got loss='hinge'.*CalibratedClassifierCV"):
+        _ = model.predict_proba
+    p = CalibratedClassifierCV(SparseClassifier(3, loss="hinge"), cv=3).fit(X, y).predict_proba(X)
+    assert p.shape == (len(y), 2)
+    assert np.mean(np.asarray(np.unique(y))[p.argmax(axis=1)] == y) > 0.5
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_select_from_model_keeps_what_the_model_has(n_classes):
+    X, u = regression()
+    y = np.digitize(u, np.quantile(u, np.arange(1, n_classes) / n_classes))
+    X = X * np.geomspace(1e-6, 1e6, X.shape[1])  # sizes of coefficients tell nothing
+    model = SparseClassifier(3).fit(X, y)
+    selector = SelectFromModel(SparseClassifier(3), threshold=1e-300).fit(X, y)
+    np.testing.assert_array_equal(selector.get_support(), model.get_support())
+    np.testing.assert_array_equal(selector.transform(X), model.transform(X))
+    assert model.get_support().sum() == 3
+    piped = make_pipeline(SparseClassifier(3), SparseClassifier(3)).fit(X, y)
+    assert piped[-1].n_features_in_ == 3

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor
@@ -23,6 +24,7 @@ from diht import (
     load_model,
     stability_selection,
 )
+from diht.estimators.inference import Stability
 from diht.losses import LOSSES
 from oracle import some_weights
 
@@ -448,16 +450,29 @@ def test_other_classes_and_no_fit():
         stability_selection(everything, X, y)
 
 
+def test_frequencies_have_bars_and_the_rest_is_counted():
+    frequency = np.array([1.0, 0.8, 0.5, 0.1, *[0.02] * 27, 0.0])
+    names = tuple(f"gene {j}" for j in range(32))
+    figure = Stability(frequency, 0.75, 3.0, 32, names).plot()
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    assert [bar.get_width() for bar in axes.patches] == [100, 80, 50, 10]
+    assert len({bar.get_facecolor() for bar in axes.patches[:2]}) == 1 != axes.patches[2].get_facecolor()
+    assert axes.get_xlabel().endswith("\n27 others, each in at most 2%")
+    threshold = axes.lines[0].get_window_extent()
+    assert not any(threshold.overlaps(text.get_window_extent()) for text in axes.texts if text.get_text()[0].isdigit())
+
+
 def test_pictures_and_tables(monkeypatch):
     X, y = iris_like()
     model = SparseClassifier(k=2, lam=0.1, multiclass="ovr").fit(X, y)
     intervals = bootstrap(model, X, y, n_resamples=5, random_state=0)
     stability = stability_selection(model, X, y, n_resamples=4, random_state=0)
     for figure in (intervals.plot(), stability.plot()):
-        figure.canvas.draw()
+        FigureCanvasAgg(figure).draw()
     labels = {label.get_text() for label in intervals.plot().axes[0].get_yticklabels()}
     assert labels == {f"{'abc'[j]}: x{i}" for j, i in zip(*np.nonzero(model.coef_), strict=True)}
-    assert len(stability.plot().axes[0].patches) == np.count_nonzero(stability.frequency)
+    assert len(stability.plot().axes[0].patches) == np.count_nonzero(stability.frequency >= 0.1)
     there = builtins.__import__
 
     def missing(name, *args, **kwargs):

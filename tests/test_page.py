@@ -11,7 +11,20 @@ import pytest
 
 from browser import CHROMIUM, Browser
 from diht.experiments.charts import METHODS, Chart, Series, charts_of, sheet
-from diht.experiments.claims import FIGURES, HOLDS, IN_PART, NOT, NOT_RUN, chosen, judge, number, parts_of, speedups
+from diht.experiments.claims import (
+    FIGURES,
+    HOLDS,
+    IN_PART,
+    NOT,
+    NOT_RUN,
+    Spread,
+    chosen,
+    judge,
+    number,
+    parts_of,
+    speedups,
+)
+from diht.experiments.findings import findings, sentences
 from diht.experiments.page import page, write_page
 from diht.experiments.table import FILE, Row, read_rows
 
@@ -540,3 +553,33 @@ def test_the_browser_check_can_fail(browser, tmp_path):
     browser.open(bad, width=360)
     assert browser.evaluate("document.scrollingElement.scrollWidth") > 360
     assert browser.complaints
+
+
+def test_what_was_found_in_three_sentences():
+    rows = everything()
+    estimated, timed, closed = sentences(rows, judge(rows))
+    assert "here that holds: over 30 copies" in estimated
+    spread = Spread.of(
+        [speedups(of, "seconds")["SDIHT", "IHT"].median for _, of in parts_of(chosen(rows, figure="fig2"))]
+    )
+    assert f"SDIHT is {spread.median:.3g}"[:12] in timed
+    assert re.search(r"“much less” holds in 6 of 6 cases\.$", timed)
+    assert re.search(
+        r"here that \(to below 0\.001 of the objective\) holds in 4, holds in part in 2 of 6 cases", closed
+    )
+    assert closed.endswith("3 of 3 hold.")
+    for sentence in sentences([], judge([])):
+        assert "not run" in sentence or "was not run" in sentence
+
+
+def test_what_does_not_hold_has_its_reason():
+    slow = times(seconds=SECONDS | {"HTP": 0.1})
+    found = judge([*slow, *gaps(floor=1e-2), *gaps("fig5", rates=RATES | {"SDIHT": 0.5})])
+    assert all(bool(claim.reason) == (claim.verdict in (IN_PART, NOT)) for claim in found)
+    assert "the same compiled kernels" in next(claim.reason for claim in found if claim.figure == "fig2")
+    assert "fell 1 times in the second half" in next(claim.reason for claim in found if claim.figure == "fig3")
+    grouped = findings(found)
+    assert len(grouped) < len(found)
+    assert sum(len(finding.claims) for finding in grouped) == len(found)
+    text = page(slow)
+    assert text.count("the same compiled kernels") >= 2  # beside the statement, and beside each part

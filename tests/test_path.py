@@ -7,6 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import comb
 
@@ -290,11 +292,43 @@ def test_plot(ks):
     assert_allclose(top.lines[0].get_ydata(), [point.objective for point in path.at(1.0)])
     assert_allclose(top.lines[1].get_ydata(), [point.lower_bound for point in path.at(1.0)])
     used = np.flatnonzero(np.any([point.coef for point in path.at(1.0)], axis=0))
-    assert len(middle.lines) == len(used) + 1  # and the line at zero
+    shown = [line for line in middle.lines if line.get_linestyle() == "-"]
+    assert len(shown) == len(used) + 1  # and the line at zero
     assert {label.get_text() for label in bottom.get_yticklabels()} == {f"x{j}" for j in used}
-    figure.canvas.draw()
+    full = [line for line in bottom.lines if line.get_markerfacecolor() != "white"]
+    required = {(point.k, f"x{j}") for point in path.at(1.0) for j in point.certificate.required}
+    names = [label.get_text() for label in bottom.get_yticklabels()]
+    assert {(k, names[int(y)]) for line in full for k, y in zip(*line.get_data(), strict=True)} == required
+    FigureCanvasAgg(figure).draw()
     with pytest.raises(ValueError, match="several"):
         path.plot()
+
+
+def boxes(axes, renderer):
+    """The boxes of all that is written beside and in some axes, without the lines of annotations."""
+    for text in axes.texts:
+        text.update_positions(renderer)
+    texts = [*axes.texts, *axes.get_yticklabels()]
+    return [Text.get_window_extent(text) for text in texts if text.get_text()]
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_names_beside_the_curves_do_not_overlap(equal):
+    """Coefficients that end together, and the most that have names, of the longest names."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((200, 14)), columns=[f"a name of the longest kind {j}" for j in range(14)])
+    size = np.ones(14) if equal else np.arange(1.0, 15.0)
+    path = sparse_path(X, X.to_numpy() @ size + 0.1 * rng.standard_normal(200), ks=[6, 10, 14], lams=0.1)
+    figure = path.plot()
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    _, middle, bottom = figure.axes
+    assert len(middle.texts) == 12
+    assert len({text.get_color() for text in middle.texts}) == 12
+    for axes in (middle, bottom):
+        found = boxes(axes, canvas.get_renderer())
+        assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
+        assert all(figure.bbox.x0 <= box.x0 and box.x1 <= figure.bbox.x1 for box in found)
 
 
 def test_examples_of_the_docstrings():

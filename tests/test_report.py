@@ -23,9 +23,8 @@ from diht.persistence.model import (
     as_labels,
     equation_labels,
     feature_name,
-    read_model,
-    to_json,
 )
+from diht.persistence.schema import read_model, to_json
 from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, to_png
 from diht.report.text import Context, Finding, certificate_in_words, fit_report, percent, printable, significant
 from diht.result import Status
@@ -341,7 +340,8 @@ BAD_FILES = {
     with_certificate(given={"norm": -1, "larger_ridges": []}): "given.norm: expected a number that is not negative",
     with_certificate(excluded=6): "excluded: expected a whole number from 0 to 5, got 6",
     with_certificate(excluded=[1]): "excluded: expected a whole number",
-    changed(encoders=[]): "encoders: expected null",
+    changed(encoders=[]): "feature_names: not the names of the columns that the encoders make",
+    changed(encoders=3): "encoders: expected a list",
     at("regression", "structure", limits=[[0, 1]]): "structure.limits: 1 lists of limits",
     at("signs", "structure", sign=[[0] * 5]): "structure.sign: 1 rows of signs, where there are 2 equations",
     at("signs", "structure", sign=[[0] * 5, [0] * 4]): r"structure.sign\[1\]: 4 numbers for 5 features",

@@ -11,8 +11,8 @@ import diht
 from browser import CHROMIUM, Browser
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.cli import main
+from diht.numerics.digits import rounded_down
 from diht.report.page import Predictions, Story, page
-from diht.result import rounded_down
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 12))

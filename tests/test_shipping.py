@@ -22,7 +22,7 @@ from sklearn.svm import LinearSVC
 import diht
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, SparseRegressorCV
 from diht.losses import Huber, Logistic, SmoothedHinge, Squared
-from diht.persistence.model import read_model, to_json
+from diht.persistence.schema import read_model, to_json
 from diht.solvers.tree import TreeBound
 
 RNG = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def test_json_round_trip(model, tmp_path):
     path = tmp_path / "model.json"
     model.to_json(path)
     back = diht.load_model(path)
-    assert type(back).__name__ == type(model).__name__.removesuffix("CV")
+    assert type(back.estimator_).__name__ == type(model).__name__.removesuffix("CV")
     assert_same(model, back)
     np.testing.assert_array_equal(back.coef_, model.coef_)
     assert back.coef_.dtype == model.coef_.dtype

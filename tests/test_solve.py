@@ -11,7 +11,8 @@ from cases import LOSSES, SOLVERS, refusal
 from diht import Problem, certify, solve
 from diht.bounds.duality import dual_from_primal, gap, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, Squared
-from diht.result import Certificate, Status, rounded_down, rounded_up
+from diht.numerics.digits import rounded_down, rounded_up, shown
+from diht.result import Certificate, Status
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Start
 from oracle import best_subset, clear_data, small_data, some_weights
 
@@ -224,7 +225,7 @@ def test_float32_in_float32_out_and_the_objective_is_that_of_what_is_stored(loss
 def test_a_result_and_a_certificate_can_be_read_and_pickled() -> None:
     result = solve(easy(), SDIHT(blocks=3), tol=1e-6)
     text = str(result)
-    assert text.startswith("SDIHT(blocks=3, step='auto', order='shuffled', random_state=0): 3 features, objective ")
+    assert text.startswith("SDIHT(blocks=3, step='auto', order='shuffled', random_state=0): 3 features\nobjective ")
     assert "no model allowed has an objective below" in text
     assert "optimal (the gap is within the tolerance) after" in text
     assert repr(result) == text
@@ -247,7 +248,32 @@ def test_a_bound_stays_one_in_print(value: float) -> None:
         assert rounded_down(low, digits) == rounded_down(value, digits)
     bound = lower_bound(hard(), np.zeros(24))
     text = str(Certificate(objective=0.2, lower_bound=0.12345678, bound=bound, fenchel=0.0, ridge=0.0, margin=0.0))
-    assert "below 0.1234567: this one is within 0.0766 (39%) of" in text
+    assert text.splitlines() == [
+        "objective    0.2",
+        "lower bound  0.1234567      no model allowed has an objective below this",
+        "gap          0.0766         39% of the objective",
+    ]
+
+
+@pytest.mark.parametrize("objective", [3013.31, 0.0683124567, 41759066.92, 1e-7, -2.5, 9.9999999])
+@pytest.mark.parametrize("share", [0.9, 0.03, 1e-4, 5.1e-6, 9.99e-8, 1.1e-8, 2e-12, 0.0])
+def test_digits_show_the_gap(objective: float, share: float) -> None:
+    """What is printed of objective and bound differs by the gap that is printed, or they are said to be one."""
+    bound = objective - share * abs(objective)
+    figure = shown(objective, bound)
+    gap = objective - bound
+    assert float(figure.gap) >= gap
+    if share < 1e-8:
+        assert figure.lower_bound == "proved optimal"
+        assert float(figure.objective) == pytest.approx(objective, rel=1e-5)
+    else:
+        assert float(figure.lower_bound) <= bound
+        assert float(figure.objective) - float(figure.lower_bound) == pytest.approx(gap, rel=0.2)
+
+
+@pytest.mark.parametrize(("objective", "bound"), [(0.0, 0.0), (1.0, -np.inf), (0.0, -1.0), (0.5, 0.6)])
+def test_digits_of_odd_figures(objective: float, bound: float) -> None:
+    assert shown(objective, bound).lower_bound in ("proved optimal", "-inf", "-1")
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True])
@@ -408,7 +434,7 @@ def test_certify_proves_an_optimum(loss: Loss) -> None:
     certificate = certify(problem, best.w, tol=1e-6)
     assert certificate.relative_gap <= 1e-6
     assert certificate.margin > 0
-    assert "within" in str(certificate)
+    assert "of the objective" in str(certificate)
 
 
 def test_certify_spends_no_more_time_than_it_may(monkeypatch) -> None:

@@ -3,6 +3,7 @@
 >>> from diht import SparseRegressor, SparseClassifier   # scikit-learn estimators
 >>> from diht import sparse_path, SparseRegressorCV, SparseClassifierCV   # many k, and the best of them
 >>> from diht import debiased, bootstrap, stability_selection   # after the selection
+>>> from diht import TableEncoder                        # categories, booleans, missing values
 >>> from diht import open_dataset                        # rows on disk
 >>> from diht import Problem, solve, certify             # the same, without scikit-learn
 """
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
     from diht.estimators.inference import bootstrap, debiased, stability_selection
     from diht.estimators.near import near_optimal
     from diht.estimators.path import sparse_path
-    from diht.estimators.shipping import SKOPS_TRUSTED, load_model
+    from diht.estimators.scorecard import scorecard
+    from diht.estimators.shipping import SKOPS_TRUSTED
+    from diht.estimators.table_encoder import TableEncoder
     from diht.problem import Problem
+    from diht.serving import load_model
     from diht.solvers.loop import certify, solve
     from diht.solvers.norm import norm_certificate
 
@@ -33,6 +37,7 @@ __all__ = [
     "SparseClassifierCV",
     "SparseRegressor",
     "SparseRegressorCV",
+    "TableEncoder",
     "bootstrap",
     "certify",
     "debiased",
@@ -40,6 +45,7 @@ __all__ = [
     "near_optimal",
     "norm_certificate",
     "open_dataset",
+    "scorecard",
     "solve",
     "sparse_path",
     "stability_selection",
@@ -53,13 +59,15 @@ _HOMES = {
     "SparseClassifierCV": "diht.estimators.cross_validation",
     "SparseRegressor": "diht.estimators",
     "SparseRegressorCV": "diht.estimators.cross_validation",
+    "TableEncoder": "diht.estimators.table_encoder",
     "bootstrap": "diht.estimators.inference",
     "certify": "diht.solvers.loop",
     "debiased": "diht.estimators.inference",
-    "load_model": "diht.estimators.shipping",
+    "load_model": "diht.serving",
     "near_optimal": "diht.estimators.near",
     "norm_certificate": "diht.solvers.norm",
     "open_dataset": "diht.datasets.folder",
+    "scorecard": "diht.estimators.scorecard",
     "solve": "diht.solvers.loop",
     "sparse_path": "diht.estimators.path",
     "stability_selection": "diht.estimators.inference",

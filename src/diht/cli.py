@@ -119,6 +119,16 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
     return parse
 
 
+def _k(text: str) -> int | str:
+    return text if text == "cv" else _whole(1)(text)
+
+
+def _fraction(text: str) -> float:
+    if not 0 < _float(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number between 0 and 1, got {_shown(text)}")
+    return _float(text)
+
+
 def _float(text: str) -> float:
     try:
         value = float(text)
@@ -148,6 +158,7 @@ _EXAMPLES = """\
 examples:
   diht fit                                   data that comes with scikit-learn
   diht fit patients.csv --target sick --k 5  a classifier with 5 features
+  diht fit patients.csv --target sick --k cv --test-fraction 0.2 --impute median
   diht fit prices.parquet --lam 0.01         the last column is the target
   diht fit rain.csv --target may --target june  two targets, the same features
   diht fit news20.svm.gz --no-standardize    sparse data, one line a sample
@@ -175,6 +186,13 @@ asked for, else by the sum of the losses of each class against the rest. With
 
 --no-standardize is for columns that are comparable as they are, such as words
 of texts: a rare word divided by its tiny deviation gets huge entries.
+
+Columns with texts are categories, and K counts each of them once. Columns that
+look like ids or row numbers are left out unless --keep names them. --k cv tries
+K and L by cross-validation and takes the smallest K within one standard error
+of the best. Missing values are refused unless --impute says what to put: median
+or mean of a column, or the median with a column that says where; in a category
+they are a level of their own.
 
 Ctrl-C ends the solve and reports the best so far; a second one quits.
 """
@@ -254,18 +272,23 @@ def _add_fit(parser: _Arguments) -> None:
     _add_target(data, "column, or its number from 0 (default: the last); again for further ones")
     _add_max_features(data)
     _add_standardize(data, "scale columns to unit variance (default: yes)", True)
+    data.add_argument("--impute", choices=["median", "mean", "indicator"], help="what to put for missing values")
+    data.add_argument("--drop", action="append", metavar="NAME", help="column not to use; again for further ones")
+    data.add_argument("--only", action="append", metavar="NAME", help="column to use, and no others; again for more")
+    data.add_argument("--keep", action="append", metavar="NAME", help="column to use although it looks like an id")
     model = parser.add_argument_group("model")
     model.add_argument(
-        "--k", type=_whole(1), default=10, metavar="K", help="how many features it may use (default: 10)"
+        "--k", type=_k, default=10, metavar="K", help="how many features it may use, or cv to choose (default: 10)"
     )
-    model.add_argument(
-        "--lam", type=_positive, default=1e-3, metavar="L", help="strength of the ridge (default: 0.001)"
-    )
+    model.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge (default: 0.001)")
     _add_loss(model, "see below (default: logistic or squared, as it fits)", *ALL_LOSSES)
     model.add_argument(
         "--multiclass", choices=["shared", "ovr"], default="shared", help="features of several classes (see below)"
     )
     model.add_argument("--no-intercept", action="store_true", help="fit no constant term")
+    scores = parser.add_argument_group("scores")
+    scores.add_argument("--cv", type=_whole(2), metavar="N", help="score by N-fold cross-validation (--k cv: 5)")
+    scores.add_argument("--test-fraction", type=_fraction, metavar="F", help="hold out that part of the rows to score")
     solve = parser.add_argument_group("solve")
     solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
     _add_exact(solve)

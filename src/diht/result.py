@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
-from enum import StrEnum
 from functools import cached_property
+from html import escape
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, BoundWithoutProof, Screening
-from diht.numerics.traffic import Traffic
+from diht.numerics.digits import percent, rounded_down, shown
+from diht.numerics.traffic import Traffic, Trips
+from diht.status import Status, relative
 
 __all__ = [
     "Certificate",
@@ -26,40 +27,14 @@ __all__ = [
     "Times",
     "Trace",
     "differing",
-    "rounded_down",
-    "rounded_up",
+    "relative",
     "used",
 ]
 
 Vector = NDArray[np.float64]
 _U = 2.0**-53  # unit roundoff of float64
+_NAMED = 20  # features of a result in a notebook
 Indices = NDArray[np.int64]
-
-
-class Status(StrEnum):
-    """Why a solve ended."""
-
-    OPTIMAL = "optimal"
-    STALLED = "stalled"
-    MAX_ITER = "max_iter"
-    NODE_LIMIT = "node_limit"
-    TIME_LIMIT = "time_limit"
-    STOPPED = "stopped"
-
-    @property
-    def meaning(self) -> str:
-        """The status in a sentence."""
-        return _MEANINGS[self]
-
-
-_MEANINGS = {
-    Status.OPTIMAL: "the gap is within the tolerance",
-    Status.STALLED: "the iterates no longer improve",
-    Status.MAX_ITER: "a limit on iterations, nodes or memory was reached",
-    Status.NODE_LIMIT: "the nodes that the default's search tree may have were used up",
-    Status.TIME_LIMIT: "the limit on time was reached",
-    Status.STOPPED: "it was asked to stop",
-}
 
 
 @dataclass(frozen=True)
@@ -81,7 +56,7 @@ class Iterate:
     best_bound: float
     n_features: int
     n_open: int | None = None
-    traffic: Traffic | None = None
+    traffic: Traffic | Trips | None = None
     model: Model | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -93,11 +68,6 @@ class Iterate:
     def relative_gap(self) -> float:
         """The gap divided by the best objective."""
         return relative(self.gap, self.best_objective)
-
-
-def relative(gap: float, objective: float) -> float:
-    """Gap divided by the objective's size; the smallest normal number stands for an objective of zero."""
-    return gap / max(abs(objective), float(np.finfo(np.float64).tiny))
 
 
 class Times(NamedTuple):
@@ -287,25 +257,30 @@ class Certificate:
         return self.screening.add_cost(self.attained)
 
     def __str__(self) -> str:
-        scaled = " (of the problem with standardised columns)" if self.scaled else ""
-        return (
-            f"objective {self.objective:.7g}{scaled}; no model allowed has an objective below "
-            f"{rounded_down(self.lower_bound, 7)}: this one is within {rounded_up(self.gap, 3)} "
-            f"({rounded_up(100 * self.relative_gap, 2)}%) of the best possible{self._proved()}{self._improved()}"
-        )
+        return "\n".join(f"{word:<12} {figure:<14} {meaning}".rstrip() for word, figure, meaning in self._lines())
 
-    def _proved(self) -> str:
-        """Say how many features are proved in or out, where any are."""
-        counts = {"required": len(self.required), "excluded": len(self.excluded)}
-        parts = [f"{count:,} {word}" for word, count in counts.items() if count]
-        return f"; proved of single features: {', '.join(parts)}" if parts else ""
+    def _repr_html_(self) -> str:
+        return html_table(self._lines())
 
-    def _improved(self) -> str:
-        if self.better is None:
-            return ""
-        count = differing(self.support, self.better.support)
-        changes = f"{count} feature{'s differ' if count != 1 else ' differs'}" if count else "with the same features"
-        return f"; a better model was found: objective {self.better.objective:.7g}, {changes}"
+    def _lines(self) -> list[tuple[str, str, str]]:
+        """Return each figure by its name, and what it means."""
+        figure = shown(self.objective, self.lower_bound, 7)
+        lines = [
+            ("objective", figure.objective, "of the problem with standardised columns" if self.scaled else ""),
+            ("lower bound", figure.lower_bound, "no model allowed has an objective below this"),
+            ("gap", figure.gap, f"{percent(self.relative_gap)} of the objective"),
+        ]
+        if figure.lower_bound == "proved optimal":
+            lines[1] = "lower bound", figure.lower_bound, "no model allowed is better by more than the gap"
+        if len(self.required):
+            lines.append(("required", f"{len(self.required):,} features", "proved to be in every best model"))
+        if len(self.excluded):
+            lines.append(("excluded", f"{len(self.excluded):,} features", "proved to be in no best model"))
+        if self.better is not None:
+            count = differing(self.support, self.better.support)
+            changes = f"{count} feature{'s differ' if count != 1 else ' differs'}" if count else "the same features"
+            lines.append(("better model", f"{self.better.objective:.7g}", f"was found: {changes}"))
+        return lines
 
 
 @dataclass(frozen=True)
@@ -353,31 +328,20 @@ class NormBound:
         return relative(self.gap, self.objective)
 
     def __str__(self) -> str:
-        return (
-            f"of the models allowed whose coefficients have a norm of at most {self.radius:.4g} ({self.factor:g} times this "
-            f"one's), none has an objective below {rounded_down(self.lower_bound, 7)}: this one is within "
-            f"{rounded_up(100 * self.relative_gap, 2)}% of the best of them; of all models allowed, none is below "
-            f"{rounded_down(self.of_all, 7)}"
-        )
+        figure = shown(self.objective, self.lower_bound, 7)
+        lines = [
+            ("objective", figure.objective, ""),
+            ("lower bound", figure.lower_bound, f"of models with coefficients of norm {self.radius:.4g} at most"),
+            ("", "", f"({self.factor:g} times this one's)"),
+            ("gap", figure.gap, f"{percent(self.relative_gap)} of the objective"),
+            ("of all models", rounded_down(self.of_all, 7), "no model allowed has an objective below this"),
+        ]
+        return "\n".join(f"{word:<13} {value:<14} {meaning}".rstrip() for word, value, meaning in lines)
 
 
 def differing(support: Indices, other: Indices) -> int:
     """Return how many features must be exchanged, added or dropped to come from one support to the other."""
     return max(len(np.setdiff1d(support, other)), len(np.setdiff1d(other, support)))
-
-
-def rounded_down(value: float, digits: int) -> str:
-    """Return a number with so many significant digits, never more than it is: a lower bound stays one in print."""
-    return _rounded(value, digits, ROUND_FLOOR)
-
-
-def rounded_up(value: float, digits: int) -> str:
-    """Return a number with so many significant digits, never less than it is."""
-    return _rounded(value, digits, ROUND_CEILING)
-
-
-def _rounded(value: float, digits: int, rounding: str) -> str:
-    return f"{float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value)))):.{digits}g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -470,10 +434,30 @@ class Result:
         self.__dict__.update(state | {"status": Status(state["status"])})
 
     def __str__(self) -> str:
+        return f"{self.solver}: {self._size()}\n{self.certificate}\n{self._ending()}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        names = ", ".join(map(str, self.support[:_NAMED].tolist())) + ", ..." * (len(self.support) > _NAMED)
+        lines = [("features", str(len(self.support)), names), *self.certificate._lines()]
+        return html_table([*lines, ("solve", str(self.status), f"{self.solver}: {self._ending()}")])
+
+    def _size(self) -> str:
+        return f"{len(self.support):,} feature{'s' * (len(self.support) != 1)}"
+
+    def _ending(self) -> str:
         return (
-            f"{self.solver}: {len(self.support)} features, {self.certificate}\n"
             f"{self.status} ({self.status.meaning}) after {self.n_iter} steps, "
             f"{self.n_passes:.1f} passes over X, {self.seconds:.3g} s"
         )
 
-    __repr__ = __str__
+
+def html_table(lines: Sequence[tuple[str, str, str]]) -> str:
+    """Return names, figures and what they mean as a table for a notebook, whose style it takes."""
+    cells = (
+        f'<tr><th scope="row" style="text-align:left">{escape(word)}</th><td style="text-align:right">{escape(figure)}</td>'
+        f'<td style="text-align:left">{escape(meaning)}</td></tr>'
+        for word, figure, meaning in lines
+    )
+    return f"<table>{''.join(cells)}</table>"

@@ -14,25 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.commands import warn
-from diht.commands.interrupt import Interrupt
-from diht.commands.predict import columns_of, read_for
+from diht.commands.predict import as_numbers, columns_of, read_for
 from diht.commands.targets import choose_loss, targets_for
 from diht.datasets import Table, read_table
 from diht.design import as_design
 from diht.estimators.base import class_targets, column_scales
 from diht.losses import Loss, as_loss
+from diht.numerics.interrupt import Interrupt
 from diht.persistence.given import GivenModel, is_given_model, read_given_model
-from diht.persistence.model import (
-    Data,
-    Equation,
-    Figures,
-    Label,
-    SavedModel,
-    as_labels,
-    equation_labels,
-    feature_name,
-    read_model,
-)
+from diht.persistence.model import Data, Equation, Figures, Label, SavedModel, as_labels, equation_labels, feature_name
+from diht.persistence.schema import read_model
 from diht.problem import Problem, normalised_weights
 from diht.report.live import LiveLine
 from diht.report.text import Context, Finding, allowed, certificate_in_words, printable, quoted, spoken
@@ -53,7 +44,7 @@ def certify(arguments: argparse.Namespace) -> None:
     targets = _targets(model, table)
     with Interrupt() as interrupt, LiveLine(not arguments.quiet) as live:
         print(_certify_opening(model, table, arguments.model), end="\n\n", flush=True)
-        equations, findings = _bounds(model, table, targets, arguments, live, interrupt)
+        equations, findings = _bounds(model, table, targets, arguments, live)
     if interrupt.asked:
         print("Stopped by Ctrl-C: this is the best bound found so far.\n")
     model = replace(model, equations=tuple(equations))
@@ -72,6 +63,7 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         max_features=arguments.max_features,
     )
     targets_for(model, table)  # a target too few would count as a feature
+    table = as_numbers(model, table)
     columns = columns_of(model, table, np.arange(model.n_features))
     if table.X.shape[1] != model.n_features:
         raise ValueError(f"{table.path}: {table.X.shape[1]} features, where the model has {model.n_features}")
@@ -227,7 +219,6 @@ def _bounds(
     targets: Sequence[NDArray[np.float64]],
     arguments: argparse.Namespace,
     live: LiveLine,
-    interrupt: Interrupt,
 ) -> tuple[list[Equation], list[Finding]]:
     """Return the equations with figures for this data, and what was found about each of them, or about all together."""
     design = as_design(table.X, arguments.threads)
@@ -248,7 +239,6 @@ def _bounds(
             tol=arguments.tol,
             time_limit=limit,
             callback=partial(live, label=str(equations[0].label) if len(targets) > 1 else ""),
-            stop=interrupt,
         )
         certificate = replace(certificate_after(problem, w, intercept, result), scaled=model.standardize)
         figures = Figures.of(certificate, result.status)

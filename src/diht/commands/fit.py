@@ -6,6 +6,7 @@ import argparse
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -15,14 +16,20 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from diht.commands import warn
-from diht.commands.interrupt import Interrupt
+from diht.commands.columns import choose_columns
+from diht.commands.scores import Scores, cross_validated, predictions, score_table, split
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
 from diht.design import as_design
 from diht.estimators import SparseClassifier, SparseRegressor
+from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
+from diht.estimators.table_encoder import TableEncoder
 from diht.losses import Loss
-from diht.persistence.model import Equation, Label, SavedModel, as_labels, to_json
+from diht.numerics.interrupt import Interrupt
+from diht.persistence.model import Equation, Label, SavedModel, as_labels
+from diht.persistence.schema import to_json
 from diht.report.live import LiveLine
+from diht.report.page import Predictions, Story, page
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
 from diht.solvers.loop import SOLVERS
 
@@ -32,23 +39,27 @@ if TYPE_CHECKING:
 
 __all__ = ["fit"]
 
+_FOLDS, _LAM = 5, 1e-3  # where nothing is said
+
 
 def fit(arguments: argparse.Namespace) -> None:
-    """Fit a model, explain it, write it with its plots."""
+    """Fit a model, explain it, write it with its plots and its page."""
     if find_spec("rich") is None or find_spec("matplotlib") is None:
         raise ValueError("diht fit needs rich and matplotlib: pip install 'diht[app]'")
     _check_folder(arguments.out)
-    if arguments.exact and arguments.solver not in ("auto", "branch"):
-        raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
-    table = _table(arguments)
-    loss, why = choose_loss(table, arguments.loss)
-    classes = _classes(table, loss)
-    _check_method(arguments, table, loss, len(classes))
-    estimator = _estimator(arguments, table, loss)
+    _check_options(arguments)
+    chosen = choose_columns(_table(arguments), arguments)
+    loss, why = choose_loss(chosen.table, arguments.loss)
+    classes = _classes(chosen.table, loss)
+    _check_method(arguments, chosen.table, loss, len(classes))
+    table, held_out = split(chosen.table, arguments.test_fraction, bool(classes), arguments.seed)
+    estimator = _estimator(arguments, table, loss, chosen.encoder)
     with Interrupt() as interrupt:
-        gone = _print(f"{_opening(table, estimator, loss, why, classes)}\n")
-        _run(estimator, table, LiveLine(not arguments.quiet), interrupt)
+        opening = _opening(chosen.table, estimator, loss, why, classes)
+        gone = _print("\n".join([opening, *chosen.lines()]) + "\n")
+        _run(estimator, table, LiveLine(not arguments.quiet))
     model = SavedModel.of(estimator, table)
+    tested, scores = _scored(arguments, estimator, table, held_out, list(classes))
     results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
     effects = model.effects(results)
     context = Context(
@@ -57,15 +68,58 @@ def fit(arguments: argparse.Namespace) -> None:
         interrupt.asked,
         exact=arguments.exact or arguments.solver == "branch",
     )
-    report = f"{fit_report(model, effects, context)}\n\n{_closing(results)}"
+    parts = [_choice(estimator), fit_report(model, effects, context), scores, _closing(results)]
+    report = "\n\n".join(filter(None, parts))
+    story = replace(Story.of(estimator), tested=tested)
     try:
-        written = _write_report(arguments.out, model, results, effects)
+        *written, last = _write_report(arguments.out, model, results, effects, story)
     except OSError:
         print(report, flush=True)
         raise
     if gone is not None:
         raise gone
-    print(f"{report}\nWritten: {', '.join(written)}")
+    print(f"{report}\nWritten: {', '.join(written)}\nReport:  {last}")
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    if arguments.exact and arguments.solver not in ("auto", "branch"):
+        raise ValueError(f"argument --exact: needs --solver auto or branch, got --solver {arguments.solver}")
+    if arguments.k == "cv" and arguments.max_iter is not None:
+        raise ValueError("argument --max-iter: cannot be used with --k cv; --time-limit can")
+
+
+def _scored(
+    arguments: argparse.Namespace, estimator: Any, table: Table, held_out: Table | None, classes: list[Label]
+) -> tuple[Predictions | None, str]:
+    """Return predictions for rows that the model has not seen, if there are any, and the scores in words."""
+    scores, tested = [], None
+    if arguments.cv is not None or arguments.k == "cv":
+        plain = estimator.chosen() if arguments.k == "cv" else estimator
+        tested = cross_validated(plain, table, arguments.cv or _FOLDS, arguments.seed)
+        scores.append(Scores.of(tested, classes))
+    if held_out is not None:
+        tested = predictions(estimator, held_out, "held out")
+        scores.append(Scores.of(tested, classes))
+    if not scores:
+        return None, ""
+    seen = Scores.of(predictions(estimator, table, "the samples that were fitted"), classes)
+    note = "" if arguments.k != "cv" else "\n  (K was chosen on the same samples as those of cross-validation"
+    note += " ; --test-fraction 0.2 scores on others)" if note and held_out is None else ")" * bool(note)
+    return tested, score_table([seen, *scores]) + note.replace(" ;", ";")
+
+
+def _choice(estimator: Any) -> str:
+    """Say which k and lam cross-validation chose."""
+    if not hasattr(estimator, "best_k_"):
+        return ""
+    results, best = estimator.cv_results_, estimator.best_index_
+    mean = results["mean_test_score"]
+    top = int(np.argmax(mean))
+    return (
+        f"Chosen by {estimator.n_splits_}-fold cross-validation: K = {estimator.best_k_}, lam = {estimator.best_lam_:g}, the "
+        f"smallest K within one standard error\nof the best mean score ({significant(mean[best], 4)}; the best, "
+        f"{significant(mean[top], 4)}, is that of K = {results['param_k'][top]}, lam = {results['param_lam'][top]:g})"
+    )
 
 
 def _print(text: str) -> BrokenPipeError | None:
@@ -79,7 +133,7 @@ def _print(text: str) -> BrokenPipeError | None:
 
 def _table(arguments: argparse.Namespace) -> Table:
     if arguments.file is not None:
-        return read_table(arguments.file, arguments.target, max_features=arguments.max_features)
+        return read_table(arguments.file, arguments.target, max_features=arguments.max_features, texts=True)
     if arguments.target is not None:
         raise ValueError(f"argument --target: {arguments.target[0]!r} needs a FILE to be found in")
     return load_breast_cancer()
@@ -109,9 +163,9 @@ def _check_method(arguments: argparse.Namespace, table: Table, loss: Loss, n_cla
         )
 
 
-def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> None:
+def _run(estimator: Any, table: Table, live: LiveLine) -> None:
     """Fit the estimator; what it warns of becomes a line, unless the report says it anyway."""
-    estimator.live, estimator._stop = live, interrupt
+    estimator.live = live
     with live, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore", ConvergenceWarning)
         estimator.fit(table.X, table.y, table.weights)
@@ -120,12 +174,12 @@ def _run(estimator: Any, table: Table, live: LiveLine, interrupt: Interrupt) -> 
 
 
 class _Watched:
-    """An estimator that shows each evaluation on a live line."""
+    """An estimator that shows each evaluation on a live line, where it has one."""
 
-    live: LiveLine
+    live: LiveLine | None = None
 
-    def _callback(self, label: str, tasks: Any, scale: Any, dtype: Any) -> Callable[[Iterate], bool]:
-        return partial(self.live, label=label)
+    def _callback(self, label: str, tasks: Any, scale: Any, dtype: Any) -> Callable[[Iterate], bool] | None:
+        return None if self.live is None else partial(self.live, label=label)
 
 
 class _WatchedRegressor(_Watched, SparseRegressor):
@@ -134,6 +188,29 @@ class _WatchedRegressor(_Watched, SparseRegressor):
 
 class _WatchedClassifier(_Watched, SparseClassifier):
     pass
+
+
+class _WatchedCV:
+    """An estimator that chooses k and lam, and shows each evaluation of the last fit on a live line."""
+
+    live: LiveLine
+
+    def _estimator(self, **params: Any) -> Any:
+        plain = super()._estimator(**params)  # type: ignore[misc]
+        plain.live = self.live
+        return plain
+
+    def chosen(self) -> Any:
+        """Return the plain estimator with the k and lam chosen."""
+        return self._estimator(k=self.best_k_, lam=self.best_lam_)  # type: ignore[attr-defined]
+
+
+class _WatchedRegressorCV(_WatchedCV, SparseRegressorCV):
+    _plain = _WatchedRegressor
+
+
+class _WatchedClassifierCV(_WatchedCV, SparseClassifierCV):
+    _plain = _WatchedClassifier
 
 
 def _check_folder(path: str) -> None:
@@ -148,26 +225,28 @@ def _check_folder(path: str) -> None:
         raise ValueError(f"argument --out: {path} cannot be written: no permission for {there}")
 
 
-def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss) -> Any:
-    d = table.X.shape[1]
+def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder: TableEncoder | None) -> Any:
+    d, classes, chooses = table.X.shape[1], loss.task == "classification", arguments.k == "cv"
+    settings: dict[str, Any] = {
+        "loss": loss,
+        "solver": arguments.solver,
+        "exact": arguments.exact,
+        "fit_intercept": not arguments.no_intercept,
+        "standardize": arguments.standardize,
+        "tol": arguments.tol,
+        "time_limit": arguments.time_limit,
+        "random_state": arguments.seed,
+        "n_jobs": arguments.threads,
+        "encoder": encoder,
+    } | ({"multiclass": arguments.multiclass} if classes else {})
+    if chooses:
+        kind = _WatchedClassifierCV if classes else _WatchedRegressorCV
+        grid = {} if arguments.lam is None else {"lams": arguments.lam}
+        return kind(cv=arguments.cv or _FOLDS, **grid, **settings)
     if arguments.k > d:
         warn(f"--k {arguments.k} is more than the {d} features of the data: all of them may be used")
-    classes = loss.task == "classification"
-    kind = partial(_WatchedClassifier, multiclass=arguments.multiclass) if classes else _WatchedRegressor
-    return kind(
-        k=min(arguments.k, d),
-        lam=arguments.lam,
-        loss=loss,
-        solver=arguments.solver,
-        exact=arguments.exact,
-        fit_intercept=not arguments.no_intercept,
-        standardize=arguments.standardize,
-        tol=arguments.tol,
-        max_iter=arguments.max_iter,
-        time_limit=arguments.time_limit,
-        random_state=arguments.seed,
-        n_jobs=arguments.threads,
-    )
+    plain = _WatchedClassifier if classes else _WatchedRegressor
+    return plain(k=min(arguments.k, d), lam=arguments.lam or _LAM, max_iter=arguments.max_iter, **settings)
 
 
 def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mapping[Label, int]) -> str:
@@ -180,9 +259,13 @@ def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mappin
     columns = ", standardised columns" if estimator.standardize else ""
     several = len(classes) > 2
     apart = several and estimator.multiclass == "ovr"
-    features = f"at most {estimator.k:,} feature{'s' * (estimator.k != 1)}{' a class' * apart}"
     fitted = loss.of_classes() if several and not apart else loss
-    lines.append(f"Model    {spoken(fitted)} loss{why}; {features}, lam = {estimator.lam:g}{columns}")
+    if hasattr(estimator, "ks"):
+        features = f"the number of features{' a class' * apart} chosen by cross-validation"
+    else:
+        count = f"{estimator.k:,} feature{'s' * (estimator.k != 1)}"
+        features = f"at most {count}{' a class' * apart}, lam = {estimator.lam:g}"
+    lines.append(f"Model    {spoken(fitted)} loss{why}; {features}{columns}")
     return "\n".join(lines)
 
 
@@ -198,7 +281,8 @@ def _varying_columns(model: SavedModel, table: Table) -> int:
     """Count the columns that are not constant, where the words need it."""
     if all(len(support) == model.k for support in model.supports):
         return model.n_features
-    return int(np.count_nonzero(np.isnan(as_design(table.X).constants(np.arange(model.n_features)))))
+    X = table.X if model.encoding is None else model.encoding.encode(table.X)
+    return int(np.count_nonzero(np.isnan(as_design(X).constants(np.arange(model.n_features)))))
 
 
 def _closing(results: Sequence[Result]) -> str:
@@ -207,9 +291,13 @@ def _closing(results: Sequence[Result]) -> str:
 
 
 def _write_report(
-    folder: str, model: SavedModel, results: Sequence[Result], effects: Sequence[NDArray[np.float64] | None]
+    folder: str,
+    model: SavedModel,
+    results: Sequence[Result],
+    effects: Sequence[NDArray[np.float64] | None],
+    story: Story,
 ) -> list[str]:
-    """Write the three files and return their paths."""
+    """Write the four files and return their paths, the page last."""
     from diht.report.plots import Curve, draw_coefficients, draw_convergence, to_png
 
     labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
@@ -227,6 +315,7 @@ def _write_report(
         os.path.join(folder, "model.json"): to_json(model).encode(),
         os.path.join(folder, "convergence.png"): to_png(convergence),
         os.path.join(folder, "coefficients.png"): to_png(coefficients),
+        os.path.join(folder, "report.html"): page(model, story).encode("utf-8", "replace"),
     }
     write_files(files)
     return list(files)

@@ -7,9 +7,10 @@ import os
 
 import numpy as np
 
-from diht.commands.predict import columns_of, read_for
+from diht.commands.predict import read_for, rows_for
 from diht.commands.targets import targets_for
-from diht.persistence.model import SavedModel, as_labels, read_model
+from diht.persistence.model import SavedModel, as_labels
+from diht.persistence.schema import read_model
 from diht.report.page import Predictions, Story, write_page
 
 __all__ = ["report"]
@@ -28,12 +29,12 @@ def report(arguments: argparse.Namespace) -> None:
 
 def _tested(model: SavedModel, path: str, targets: list[str] | None) -> Predictions:
     table = read_for(model, path, targets or model.targets, needs_target=True)
-    columns = columns_of(model, table, model.support)
+    X, columns = rows_for(model, table)
     y = targets_for(model, table)
-    likely = model.probabilities(table.X, columns) if model.has_probabilities else None
+    likely = model.probabilities(X, columns) if model.has_probabilities else None
     if model.classes is not None:
         y = np.array(as_labels(y), dtype=object)
-    predicted = np.array(model.predict(table.X, columns), dtype=y.dtype)
+    predicted = np.array(model.predict(X, columns), dtype=y.dtype)
     try:
         return Predictions(y, predicted, likely, os.path.basename(path)).checked(model.classes)
     except ValueError as error:

@@ -12,6 +12,7 @@ from diht.experiments import estimation, gaps, theorem, timing
 from diht.experiments.page import write_page
 from diht.experiments.runner import Cell, Progress, Runner, opened
 from diht.experiments.sources import Source, found
+from diht.numerics.interrupt import not_interruptible
 
 __all__ = ["FIGURES", "cells_of", "reproduce"]
 
@@ -23,6 +24,7 @@ _QUICK_ROWS = {"rcv1": 15_000, "news20": 3_000, "imdb": 15_000}
 _RCV1_ROWS = 500_000  # of the paper
 
 
+@not_interruptible()
 def reproduce(arguments: argparse.Namespace) -> None:
     """Measure the figures that were asked for and are not in the table yet; write the page after each."""
     unknown = [figure for figure in arguments.figures if figure not in FIGURES]

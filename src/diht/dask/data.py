@@ -132,7 +132,7 @@ def loaded(client: Any, given: Collections, classes: bool = False) -> Iterator[R
         found = client.compute([tasks[i] for i in numbers], workers=[address], allow_other_workers=True)
         for i, future in zip(numbers, found, strict=True):
             futures[i] = future
-    known: list[BlockFacts] = client.gather(client.map(facts_of, futures, pure=False))
+    known: list[BlockFacts] = client.gather(client.map(facts_of, futures, key=f"diht-facts-{uuid4().hex}"))
     names = _agreed(known, of_x)
     filled = [i for i, facts in enumerate(known) if facts.n_rows]
     where = {str(key): at for key, at in client.who_has(futures).items()}

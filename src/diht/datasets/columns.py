@@ -29,7 +29,7 @@ def check_names(path: str, names: Sequence[str]) -> None:
     seen: dict[str, int] = {}
     for position, name in enumerate(names):
         if name in seen:
-            data = "; is it data, and a header missing?" if _is_number(name) else ""
+            data = "; is it data, and a header missing?" if _is_number(name) else ": rename one of them"
             raise ValueError(f"{path}: the columns {seen[name]} and {position} are both named {name!r}{data}")
         seen[name] = position
 

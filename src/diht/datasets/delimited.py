@@ -6,7 +6,7 @@ import csv
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, BinaryIO, NoReturn, TypeAlias
@@ -27,6 +27,8 @@ from diht.datasets.columns import (
 from diht.datasets.opening import opened
 from diht.datasets.table import Table
 from diht.numerics.memory import require_memory
+from diht.tables import Frame
+from diht.tables.frame import as_numbers
 
 __all__ = ["delimited_pieces", "read_delimited"]
 
@@ -34,6 +36,9 @@ _MISSING = {"", "?", "-", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
 
 _CELLS = 2**24  # after so many more it is asked again how much memory is free
 _PIECE = 2**18  # numbers of a piece: a few megabytes
+_CELL_BYTES = 64.0  # of a short text
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?|[-+]?\d+(\.\d+)?")
+_DECIMAL = re.compile(r"[-+]?(\d+|(?=,\d))(,\d+)?([eE][-+]?\d+)?")
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -55,15 +60,20 @@ def _lines(path: str, stream: BinaryIO) -> Iterator[str]:
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: line {number}: not UTF-8 text ({error.reason})") from None
+            raise ValueError(f"{path}: line {number}: not UTF-8 text ({error.reason}): save it as UTF-8") from None
 
 
-def _rows(path: str, stream: BinaryIO, tabs: bool) -> Iterator[Row]:
-    """Yield the rows, all equally long, without blank lines; semicolons or tabs may stand in place of commas."""
+def _rows(path: str, stream: BinaryIO, tabs: bool) -> tuple[str, Iterator[Row]]:
+    """Return what separates cells, and the rows."""
     lines = _lines(path, stream)
     first = next(lines, "")
-    delimiter = "\t" if tabs else next((mark for mark in ",;\t" if mark in first), ",")
-    reader = csv.reader(chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+    delimiter = "\t" if tabs else _delimiter(first)
+    return delimiter, _parsed(path, chain([first], lines), delimiter)
+
+
+def _parsed(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
+    """Yield the rows, all equally long, without blank lines."""
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     width = 0
     try:
         for cells in reader:
@@ -75,6 +85,17 @@ def _rows(path: str, stream: BinaryIO, tabs: bool) -> Iterator[Row]:
             yield reader.line_num, cells
     except csv.Error as error:
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
+
+
+def _delimiter(first: str) -> str:
+    """Return what separates the cells of a line: commas, unless all of them are decimal ones beside semicolons or tabs."""
+    bare = re.sub(r'"[^"]*"', "", first)
+    undecided = re.sub(r"(?<=\d),(?=\d)", "", bare)
+    for text in (undecided, bare) if any(mark in bare for mark in ";\t") else (bare,):
+        for mark in ",;\t":
+            if mark in text:
+                return mark
+    return ","
 
 
 def _is_header(cells: Sequence[str], targets: Sequence[Target]) -> bool:
@@ -91,7 +112,7 @@ def _is_header(cells: Sequence[str], targets: Sequence[Target]) -> bool:
 
 
 def _is_text(cell: str) -> bool:
-    return _number(cell) is None and not _is_missing(cell)
+    return _number(cell) is None and not _is_missing(cell) and not _DECIMAL.fullmatch(cell.strip())
 
 
 def _unnumbered(target: Target) -> Target:
@@ -109,7 +130,11 @@ def _numbered(width: int, targets: Sequence[Target] = ()) -> list[str]:
 def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
     what = "missing value" if _is_missing(cell) else "not a finite number:"
     shown = repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell.strip() else "(empty cell)"
-    raise ValueError(f"{path}: line {line}, column {name!r}: {what} {shown}")
+    raise _NotANumberError(f"{path}: line {line}, column {name!r}: {what} {shown}")
+
+
+class _NotANumberError(ValueError):
+    """A cell does not hold a finite number."""
 
 
 def _collect(path: str, rows: Iterable[Row], names: Sequence[str], positions: Sequence[int]) -> tuple[Any, Any, Any]:
@@ -165,19 +190,20 @@ class _Head:
     target_names: list[str]
     positions: list[int]
     n_targets: int  # that are needed for y
+    delimiter: str
 
     @classmethod
     def of(
         cls,
         path: str,
-        rows: Iterator[Row],
+        text: tuple[str, Iterator[Row]],
         target: Target | Sequence[Target] | None,
         n_features: int | None,
         needs_target: bool,
         max_features: int | None,
     ) -> _Head:
         """Read the first line."""
-        targets = as_targets(target)
+        targets, (delimiter, rows) = as_targets(target), text
         first = next(rows, None)
         if first is None:
             raise ValueError(f"{path}: empty: no line with data")
@@ -196,7 +222,8 @@ class _Head:
             marks = "commas, semicolons or tabs separate columns"
             raise ValueError(f"{path}: no column besides the target {target_names[0]!r}; {marks}")
         check_width(path, len(names), n_features, max_features)
-        return cls(path, rows if has_header else chain([first], rows), names, target_names, positions, len(targets))
+        rest = rows if has_header else chain([first], rows)
+        return cls(path, rest, names, target_names, positions, len(targets), delimiter)
 
     def table(self, rows: Iterable[Row], needs_target: bool) -> Table | None:
         """Return some rows as a table, None where there are none."""
@@ -210,10 +237,65 @@ class _Head:
         columns = [
             _targets(path, name, cells, lines, needs_target) for name, cells in zip(target_names, labels, strict=True)
         ]
+        return self._with_targets(X, columns)
+
+    def frame(self, needs_target: bool) -> Table | None:
+        """Return all rows as a table whose columns are texts, or numbers where all of them hold finite ones."""
+        width = len(self.names) + len(self.positions)
+        columns: list[list[str | None]] = [[] for _ in range(width)]
+        known, lines, held = [_Cells() for _ in range(width)], array("q"), 0
+        while rows := list(islice(self.rows, max(1, _PIECE // width))):
+            held += len(rows) * width
+            require_memory(2 * _CELL_BYTES * len(rows) * width, f"{self.path}: {held:,} and more cells")
+            lines.extend(line for line, _ in rows)
+            for column, texts, cells in zip(
+                columns, known, zip(*(cells for _, cells in rows), strict=True), strict=True
+            ):
+                column.extend(map(texts.__getitem__, cells))
+        if not lines:
+            return None
+        columns = [_column(column, self.delimiter) for column in columns]
+        own = [columns[j] for j in range(width) if j not in self.positions]
+        values = tuple(np.array(column, dtype=object) for column in own)
+        found = [
+            _targets(self.path, name, [cell or "" for cell in columns[position]], lines, needs_target)
+            for name, position in zip(self.target_names, self.positions, strict=True)
+        ]
+        numbers = [as_numbers(column) for column in values]
+        if all(column is not None and np.all(np.isfinite(column)) for column in numbers):
+            return self._with_targets(np.column_stack(numbers), found)  # type: ignore[arg-type]
+        return self._with_targets(Frame(tuple(self.names), values, len(lines)), found)
+
+    def _with_targets(self, X: Any, columns: Sequence[NDArray[Any] | None]) -> Table:
+        """Return a table, without targets where some that are needed are missing."""
         known = [column for column in columns if column is not None]
         if not known or len(known) < max(self.n_targets, 1):
-            return Table(X, None, names, None, path)
-        return Table(X, stacked(path, target_names, known), names, target_names, path)
+            return Table(X, None, self.names, None, self.path)
+        return Table(X, stacked(self.path, self.target_names, known), self.names, self.target_names, self.path)
+
+
+def _column(cells: list[str | None], delimiter: str) -> list[str | None]:
+    """Return the cells of a column, numbers with decimal commas, or commas between thousands, as Python has them.
+
+    Where a comma may be either, as in 1,234, it is a decimal one beside semicolons and tabs, and between thousands beside commas.
+    """
+    present = [cell for cell in cells if cell is not None]
+    if not any("," in cell for cell in present):
+        return cells
+    both = ((_THOUSANDS, ""), (_DECIMAL, "."))
+    for pattern, mark in both if delimiter == "," else reversed(both):
+        if all(map(pattern.fullmatch, present)):
+            return [None if cell is None else cell.replace(",", mark) for cell in cells]
+    return cells
+
+
+class _Cells(dict[str, str | None]):
+    """The cells of a column without blanks around them, each text once; None for those that are missing."""
+
+    def __missing__(self, cell: str) -> str | None:
+        clean = None if _is_missing(cell) else cell.strip()
+        self[cell] = clean
+        return clean
 
 
 def read_delimited(
@@ -224,11 +306,20 @@ def read_delimited(
     n_features: int | None = None,
     needs_target: bool = True,
     max_features: int | None = None,
+    texts: bool = False,
 ) -> Table:
     """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
-    with opened(path) as stream:
-        head = _Head.of(path, _rows(path, stream, tabs), target, n_features, needs_target, max_features)
-        table = head.table(head.rows, needs_target)
+
+    def read(make: Callable[[_Head], Table | None]) -> Table | None:
+        with opened(path) as stream:
+            return make(_Head.of(path, _rows(path, stream, tabs), target, n_features, needs_target, max_features))
+
+    try:
+        table = read(lambda head: head.table(head.rows, needs_target))
+    except _NotANumberError:
+        if not texts:
+            raise
+        table = read(lambda head: head.frame(needs_target))
     if table is None:
         raise ValueError(f"{path}: no data below the header")
     return table

@@ -13,6 +13,7 @@ from diht.datasets.columns import Target, as_targets, check_names, check_width, 
 from diht.datasets.opening import one_line, opened
 from diht.datasets.table import Table
 from diht.numerics.memory import NotEnoughMemoryError, require_memory
+from diht.tables import Frame
 
 __all__ = ["parquet_groups", "parquet_pieces", "read_group", "read_parquet"]
 
@@ -139,6 +140,15 @@ class _Head:
         check_width(path, len(names), n_features, max_features)
         return cls(path, names, target_names, len(targets), needs_target)
 
+    def frame(self, rows: Any) -> Table:
+        """Return all rows as a table whose columns may hold anything."""
+        values = tuple(_plain(rows.column(name)).to_numpy() for name in self.names)
+        try:
+            frame = Frame.of(dict(zip(self.names, values, strict=True)))
+        except TypeError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+        return self._with_targets(frame, rows, 0)
+
     def table(self, rows: Any, first: int = 0) -> Table:
         """Return some rows, from `first` on, as a table."""
         path, names = self.path, self.names
@@ -148,11 +158,23 @@ class _Head:
             X[:, j] = column
         if at := first_not_finite(X):
             raise ValueError(f"{path}: row {first + at[0]}, column {names[at[1]]!r}: not a finite number: {X[at]}")
+        return self._with_targets(X, rows, first)
+
+    def _with_targets(self, X: Any, rows: Any, first: int) -> Table:
+        path = self.path
         found = [_targets(path, name, rows.column(name), self.needs_target, first) for name in self.target_names]
         known = [y for y in found if y is not None]
         if not known or len(known) < max(self.n_targets, 1):
-            return Table(X, None, names, None, path)
-        return Table(X, stacked(path, self.target_names, known), names, self.target_names, path)
+            return Table(X, None, self.names, None, path)
+        return Table(X, stacked(path, self.target_names, known), self.names, self.target_names, path)
+
+    def are_numbers(self, rows: Any) -> bool:
+        """Whether all columns hold numbers, and miss none."""
+        import pyarrow as pa
+
+        numeric = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+        columns = [rows.column(name) for name in self.names]
+        return all(any(is_a(column.type) for is_a in numeric) and not column.null_count for column in columns)
 
 
 def _check_not_empty(path: str, names: list[str], n_rows: int) -> None:
@@ -168,12 +190,14 @@ def read_parquet(
     n_features: int | None = None,
     needs_target: bool = True,
     max_features: int | None = None,
+    texts: bool = False,
 ) -> Table:
     """Read a Parquet file into a dense table; see `read_table` for the arguments."""
     rows = _load(path)
     names = list(rows.column_names)
     _check_not_empty(path, names, rows.num_rows)
-    return _Head.of(path, names, target, n_features, needs_target, max_features).table(rows)
+    head = _Head.of(path, names, target, n_features, needs_target, max_features)
+    return head.frame(rows) if texts and not head.are_numbers(rows) else head.table(rows)
 
 
 def parquet_pieces(

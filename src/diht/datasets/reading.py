@@ -61,6 +61,7 @@ def read_table(
     needs_target: bool = True,
     zero_based: bool | None = None,
     max_features: int | None = None,
+    texts: bool = False,
 ) -> Table:
     """Read a data file.
 
@@ -86,6 +87,8 @@ def read_table(
     max_features : int, optional
         The most features that there may be.  By default an svmlight or a sparse npz file may have as many as the free
         memory holds the vectors of in a fit: a wrong index is an error, not a wide table.
+    texts : bool
+        Whether columns of CSV and Parquet files may hold texts and miss values: ``X`` is a `Frame` then.
 
     Returns
     -------
@@ -104,7 +107,8 @@ def read_table(
     -----
     The first line of a CSV file is a header if a cell in it is text (other than the target's cell and signs for
     missing values), or if it counts 0, 1, 2, ...; without one the columns are named x0, x1, ....  Class names may be
-    strings; all other cells are finite numbers.
+    strings; all other cells are finite numbers, unless `texts` allows others. Commas, semicolons or tabs separate cells; with
+    `texts` numbers may have decimal commas, or commas between thousands.
     """
     path = os.fspath(path)
     if is_dataset(path):
@@ -116,11 +120,11 @@ def read_table(
         from diht.datasets.delimited import read_delimited
 
         tabs = suffix == ".tsv"
-        return read_delimited(path, target, tabs=tabs, **expected)
+        return read_delimited(path, target, tabs=tabs, texts=texts, **expected)
     if suffix in _PARQUET:
         from diht.datasets.parquet import read_parquet
 
-        return read_parquet(path, target, **expected)
+        return read_parquet(path, target, texts=texts, **expected)
     if suffix in _NPZ:
         from diht.datasets.archive import read_npz
 

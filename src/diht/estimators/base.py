@@ -17,22 +17,35 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
+from diht.constraints.groups import constrained, n_choices
 from diht.design import Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
+from diht.estimators.tabular import (
+    Wanted,
+    check_kinds,
+    encoded,
+    encoded_names,
+    name_missing,
+    needs_encoder,
+    set_groups,
+    wanted_of,
+)
 from diht.losses import ALL_LOSSES, Loss
 from diht.numerics.compiling import printed
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
+from diht.tables import Frame
+from diht.tables.frame import is_frame
 
 if TYPE_CHECKING:
     from diht.dask.data import Collections, RemoteData
@@ -55,7 +68,6 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     """What the regressor and the classifier share: sparse linear models of one target, or of several that share features."""
 
     _task: ClassVar[str]
-    _stop: Callable[[], bool] | None = None  # asked after every step; the command line ends a solve with it
 
     # Fitting
 
@@ -75,7 +87,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         """
         loss = self._fitted_loss()
         with blas_threads(self.n_jobs), printed(self.verbose):
-            design = as_design(X, self.n_jobs)
+            design = self._design(X)
             constraint = self._constraint(X.shape[1])
             scale = column_scales(design, s, constraint) if self.standardize else None
 
@@ -86,6 +98,13 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
             results = self._results(targets, problem, scale, X.dtype, previous, tasks)
         self._keep(results, X.shape[0])
+
+    def _design(self, X: Any) -> Design:
+        """Return X as a design; the error of one with missing values names the columns."""
+        try:
+            return as_design(X, self.n_jobs)
+        except ValueError as error:
+            raise name_missing(error, X, getattr(self, "feature_names_in_", None)) from None
 
     def _results(
         self,
@@ -102,20 +121,21 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         if isinstance(seconds, Real):
             seconds = float(seconds) / len(targets)
         results = []
-        for j, (label, y) in enumerate(targets.items()):
-            problem = problem_of(y)
-            start: Any = None if previous is None else self._start(problem, previous[j], j, scale)
-            kept = getattr(self, "checkpoint_", {}).get(label)
-            if kept is not None and kept.size == problem.shape[1]:
-                start = kept if scale is None else kept * scale
-            callback = self._callback(label, tasks, scale, np.dtype(dtype))
-            if tasks is not None:
-                tasks.begin_problem()
-            method = self._solver()
-            result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback, stop=self._stop)
-            if tasks is not None:
-                tasks.end_problem()
-            results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
+        with interruptible("the model is the best found so far", _CALLER + 2):
+            for j, (label, y) in enumerate(targets.items()):
+                problem = problem_of(y)
+                start: Any = None if previous is None else self._start(problem, previous[j], j, scale)
+                kept = getattr(self, "checkpoint_", {}).get(label)
+                if kept is not None and kept.size == problem.shape[1]:
+                    start = kept if scale is None else kept * scale
+                callback = self._callback(label, tasks, scale, np.dtype(dtype))
+                if tasks is not None:
+                    tasks.begin_problem()
+                method = self._solver()
+                result = solve(problem, method, start, self.tol, self.max_iter, seconds, callback)
+                if tasks is not None:
+                    tasks.end_problem()
+                results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
         return results
 
     # Rows on the workers of a Dask cluster
@@ -139,6 +159,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
         design = data.samples.design
         set_features(self, design.shape[1], data.names)
+        set_groups(self, None)
         problems, scale = problems_there(self, data, self._constraint(design.shape[1]), self._ridge)
         previous = self._previous(design.shape[1])
         tasks = FitTasks.of(self, given.X, given.y, given.sample_weight, len(problems))
@@ -186,18 +207,20 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
-        k, names = Cardinality(self.k).k, getattr(self, "feature_names_in_", None)
-        keep, groups = indices_of("keep", self.keep, names), self.groups
+        k = Cardinality(self.k).k
+        keep, groups, signs, limits = self._wanted(n_features)
         choices = n_choices(n_features, keep, groups)
         if k > choices:
-            what = (
-                f"{choices} {'features' if groups is None else 'groups'}{' besides those to keep' * (keep is not None)}"
-            )
+            counted = "features" if self.groups is None else "groups"
+            what = f"{choices} {counted}{' besides those to keep' * (keep is not None)}"
             warnings.warn(
                 f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
             )
-        signs, limits = signs_of(self.sign, names, n_features), bounds_of(self.bounds, names, n_features)
         return constrained(min(k, choices), n_features, keep, groups, signs, limits)
+
+    def _wanted(self, n_features: int) -> Wanted:
+        """Return what is asked of the columns of `coef_`."""
+        return wanted_of(self, n_features)
 
     def _solver(self) -> Solver:
         """Return the method; a random state, where one is given, becomes its seed."""
@@ -285,14 +308,41 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _scores(self, X: Any) -> Array:
         """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
         check_is_fitted(self)
-        X = validated(self, X, reset=False)
-        if isinstance(X, Design):
-            return self._scores_of_design(X)
         coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
-        if issparse(coef) or _FEW * len(self.support_) <= X.shape[1]:
-            X, coef = X[:, self.support_], coef[:, self.support_]
-        scores: Array = X @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
+        own = self._own_columns(X)
+        if own is None:
+            X = validated(self, X, reset=False)
+            if isinstance(X, Design):
+                return self._scores_of_design(X)
+            few = issparse(coef) or _FEW * len(self.support_) <= X.shape[1]
+            own = X[:, self.support_] if few else X
+        if own.shape[1] < coef.shape[1]:
+            coef = coef[:, self.support_]
+        scores: Array = own @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
         return scores
+
+    def _own_columns(self, X: Any) -> Array | None:
+        """Return the columns of the model's own features, encoded; None where X has to be looked at as a whole.
+
+        That is so unless X is encoded, or is a data frame that lacks columns which the model does not use.
+        """
+        if hasattr(self, "encoder_"):
+            return np.asarray(self.encoder_.encoding_.encode(X, self.support_))
+        names = getattr(self, "feature_names_in_", None)
+        if names is None or not is_frame(X) or len(X.columns) >= len(names):
+            return None
+        present = set(X.columns)
+        left = [name for name in names if name in present]
+        used = names[self.support_]
+        if left != list(X.columns) or not present.issuperset(used) or not len(used):
+            return None
+        return np.asarray(check_array(X[list(used)], dtype=_FORMATS["dtype"], input_name="X"))
+
+    @property
+    def coef_names_(self) -> NDArray[Any]:
+        """The names of the columns of `coef_`: those of X, those that its encoder made, or x0, x1, ..."""
+        check_is_fitted(self)
+        return np.array(encoded_names(self, self.coef_.shape[-1]), dtype=object)
 
     def _scores_of_design(self, X: Design) -> Array:
         """Return x.w + b of every sample for every target, block by block where the samples are in blocks."""
@@ -303,7 +353,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _get_support_mask(self) -> NDArray[np.bool_]:
         check_is_fitted(self)
         mask = np.zeros(self.n_features_in_, dtype=bool)
-        mask[self.support_] = True
+        encoded = hasattr(self, "encoder_")
+        mask[self.encoder_.encoding_.origin[self.support_] if encoded else self.support_] = True
         return mask
 
     @lazy_for_dask
@@ -318,9 +369,13 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         Returns
         -------
         array or sparse matrix of shape (n_samples, n_selected_features)
-            Their columns of the features with a nonzero coefficient.
+            Their columns of the features with a nonzero coefficient; of an encoded data frame a data frame.
         """
-        return super().transform(X)
+        if not hasattr(self, "encoder_"):
+            return super().transform(X)
+        check_is_fitted(self)
+        names = self.get_feature_names_out().tolist()
+        return X.only(names) if isinstance(X, Frame) else X[names]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -330,18 +385,30 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
 
 def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
-    """Return X, and y where it is given, as scikit-learn checks them; a column without numbers is refused by its name."""
+    """Return X, and y where it is given, as scikit-learn checks them; the columns of a data frame with texts become numbers."""
+    reset = settings.get("reset", True)
+    if reset:
+        estimator.__dict__.pop("encoder_", None)
+    checked = _validated(estimator, X, *y, **settings)
+    if reset:
+        set_groups(estimator, X)
+    return checked
+
+
+def _validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
     for name, given in zip(("X", "y"), (X, *y), strict=False):
         refuse_dask(name, given)
     if isinstance(X, Design):
         return _validated_design(estimator, X, *y, **settings)
-    kinds = getattr(X, "dtypes", None)
-    if kinds is not None and hasattr(X, "columns"):
-        for name, kind in zip(X.columns, kinds, strict=True):
-            _check_kind(f"column {name!r} of X", X[name], kind)
-    elif hasattr(X, "dtype") and not issparse(X):
-        _check_dates("X", X.dtype)
-    return validate_data(estimator, X, *y, **_FORMATS, **settings)
+    reset = settings.pop("reset", True)
+    if needs_encoder(estimator, X) if reset else hasattr(estimator, "encoder_"):
+        return encoded(estimator, X, *y, reset=reset, **settings)
+    if not issparse(X):
+        check_kinds(X)
+    try:
+        return validate_data(estimator, X, *y, reset=reset, **_FORMATS, **settings)
+    except ValueError as error:
+        raise name_missing(error, X, X.columns if is_frame(X) else None) from None
 
 
 def _validated_design(
@@ -374,21 +441,6 @@ def set_features(estimator: Any, n_features: int, names: tuple[str, ...] | None)
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
-
-
-def _check_kind(what: str, column: Any, kind: Any) -> None:
-    """Raise unless the cells of a data frame's column are numbers, or stand for some."""
-    _check_dates(what, kind)
-    if getattr(kind, "kind", "O") == "O":
-        try:
-            np.asarray(column, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"{what} must hold numbers, got type {kind} ({error})") from None
-
-
-def _check_dates(what: str, kind: Any) -> None:
-    if getattr(kind, "kind", "") in "mM":
-        raise ValueError(f"{what} must hold numbers, got dates or times of type {kind}")
 
 
 def class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray[np.intp]) -> Vector:

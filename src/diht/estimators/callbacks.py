@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from diht.result import Iterate, rounded_down
+from diht.numerics.digits import shown
+from diht.result import Iterate
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -85,9 +86,10 @@ class FitTasks:
 
 def print_line(iterate: Iterate, label: str = "") -> None:
     """Print the figures of an evaluation."""
+    figure = shown(iterate.best_objective, iterate.best_bound, 7)
     print(
-        f"{label}iteration {iterate.iteration:>6}  objective {iterate.best_objective:.7g}  "
-        f"bound {rounded_down(iterate.best_bound, 7)}  relative gap {iterate.relative_gap:.2e}"
+        f"{label}iteration {iterate.iteration:>6}  objective {figure.objective}  "
+        f"bound {figure.lower_bound}  relative gap {iterate.relative_gap:.2e}"
         f"{'' if iterate.traffic is None else f'  {iterate.traffic}'}",
         flush=iterate.traffic is not None,
     )

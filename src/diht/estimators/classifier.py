@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from numbers import Real
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp
 from sklearn.base import ClassifierMixin
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 
 from diht.dask import is_dask
@@ -23,7 +23,9 @@ from diht.estimators.base import (
 )
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.table_encoder import TableEncoder
 from diht.losses import Loss, losses_with_probabilities
+from diht.losses.base import log_probabilities
 from diht.problem import Targets, normalised_weights
 from diht.solvers import Solver
 
@@ -37,11 +39,27 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 
 
-def _has_probability(estimator: Any) -> bool:
+class _OfLikelihoods:
+    """A method that only estimators have whose loss is a likelihood; unlike scikit-learn's `available_if` it says why."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self.method = method
+
+    def __get__(self, estimator: Any, kind: Any = None) -> Callable[..., Any]:
+        if estimator is None:
+            return self.method
+        _check_probabilities(estimator)
+        return MethodType(self.method, estimator)
+
+
+def _check_probabilities(estimator: Any) -> None:
     if getattr(declared(estimator.loss), "has_probabilities", False):
-        return True
+        return
     known = " or ".join(map(repr, losses_with_probabilities()))
-    raise AttributeError(f"probabilities need loss={known}, got loss={estimator.loss!r}")
+    raise AttributeError(
+        f"probabilities need loss={known}, got loss={estimator.loss!r}; with this loss, "
+        "sklearn.calibration.CalibratedClassifierCV(model) estimates them on held-out samples"
+    )
 
 
 class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc]
@@ -100,8 +118,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Whether to print a line at each evaluation.
     keep : array of int, of bool or of names, optional
         Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
-    groups : array of shape (n_features,), optional
-        A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
+    groups : array of shape (n_features,), "auto", or None, default=None
+        A label for each feature: those of one label enter and leave together, and k counts labels; "auto" takes those of the
+        `TableEncoder` before it in a pipeline. What the certificate says of a
         feature is then said of its group: "without it" means without the whole group.
     sign : int, array of shape (n_features,) or (n_classes, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
@@ -111,6 +130,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
         the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
         most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
+        else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
+        and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
 
     Attributes
     ----------
@@ -145,6 +168,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
+    encoder_ : TableEncoder
+        What turned a data frame into numbers, where that was needed. `coef_` and `support_` speak of the columns that it made,
+        whose names are `coef_names_`; `get_support`, `get_feature_names_out` and `transform` of the columns of the data frame.
 
     See Also
     --------
@@ -164,7 +190,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
     rest, divided by their sum. Weights of the classes shift probabilities: they are those of the weighted sample.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
-    a nonzero coefficient.
+    a nonzero coefficient, so that it can be a step of a pipeline as it is. scikit-learn's `SelectFromModel` keeps coefficients of
+    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero.
+
+    Ctrl-C ends a fit in the main thread with the best model found so far and a warning; a second one interrupts.
 
     Examples
     --------
@@ -201,10 +230,11 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -226,6 +256,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:
@@ -233,8 +264,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64).
+        X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too.
         y : array-like of shape (n_samples,)
             The classes, of any type that can be sorted.
         sample_weight : array-like of shape (n_samples,), optional
@@ -359,7 +390,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         labels: Array = self.classes_[codes]
         return labels
 
-    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @_OfLikelihoods
     @lazy_for_dask
     def predict_proba(self, X: Any) -> Array:
         """Compute the probabilities of the classes; for losses that are likelihoods.
@@ -376,7 +407,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         """
         return np.asarray(np.exp(self.predict_log_proba(X)))
 
-    @available_if(_has_probability)  # type: ignore[untyped-decorator]
+    @_OfLikelihoods
     @lazy_for_dask
     def predict_log_proba(self, X: Any) -> Array:
         """Compute the logarithms of the probabilities of the classes; for losses that are likelihoods.
@@ -392,4 +423,4 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             Logarithms of probabilities.
         """
         log_p: Array = self._fitted_loss().log_likelihoods(self._scores(X))
-        return np.asarray(log_p - logsumexp(log_p, axis=1, keepdims=True))
+        return np.asarray(log_probabilities(log_p))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -23,6 +23,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
+from diht.constraints.groups import constrained
 from diht.dask import is_dask
 from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
@@ -34,13 +35,14 @@ from diht.estimators.path import (
     checked_ks,
     checked_lams,
     choices_among,
-    constraint_of,
     counted,
     default_ks,
-    default_names,
     path_point,
 )
+from diht.estimators.table_encoder import TableEncoder
+from diht.estimators.tabular import Wanted, encoded_names, set_groups, wanted_of
 from diht.losses import Loss
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
 from diht.solvers import Solver
@@ -84,8 +86,10 @@ class _Given(Protocol):
     def sums(self, grid: Grid, n_threads: int | None) -> Any:
         """Return sums that all models follow from, or None."""
 
-    def scores(self, estimator: Any, grid: Grid, sums: Any, fold: Any, n_threads: int | None) -> list[float]:
-        """Make the models of a fold's training samples, and score each on the others."""
+    def scores(
+        self, estimator: Any, grid: Grid, sums: Any, fold: Any, n_threads: int | None
+    ) -> tuple[list[float], bool]:
+        """Make the models of a fold's training samples, and score each on the others; tell whether nothing was stopped."""
 
     def problems(self, model: Plain, grid: Grid) -> list[Problem]:
         """Return the problem of each target, of all samples."""
@@ -147,7 +151,7 @@ class _Here:
 
     def scores(
         self, estimator: _CrossValidated, grid: Grid, sums: Sums | None, fold: tuple[Any, Any], n_threads: int | None
-    ) -> list[float]:
+    ) -> tuple[list[float], bool]:
         """Make the models of a fold's training samples, and score each on the others."""
         train, test = fold
         part = self.all.part(train)
@@ -161,6 +165,7 @@ class _Here:
             paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
         else:
             paths = [sums.models(train, n_threads)]
+        whole = not grid.asked()
         rest = self.all.held_out(test, paths)
         if rest.offset is not None:
             model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
@@ -171,7 +176,7 @@ class _Here:
             for key in grid.keys:
                 model.__dict__ |= _attributes(model, paths, key)
                 scores.append(float(scorer(model, rest.X, rest.y, **weighted)))
-        return scores
+        return scores, whole
 
     def problems(self, model: Plain, grid: Grid) -> list[Problem]:
         """Return the problem of each target, of all samples."""
@@ -184,8 +189,16 @@ class _Here:
     def fitted(self, plain: Plain) -> list[Result]:
         """Fit an estimator to all samples, and return its results."""
         given = self.all
-        plain.fit(self.data, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
+        X = given.X if hasattr(self.estimator, "encoder_") else self.data  # columns are encoded once
+        plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
         return plain.result_ if isinstance(plain.result_, list) else [plain.result_]
+
+
+class _Scored(NamedTuple):
+    """The scores of a fold's models, by k and lam, and whether these were made without being stopped."""
+
+    scores: list[float]
+    whole: bool
 
 
 class _CrossValidated(BaseEstimator):  # type: ignore[misc]
@@ -214,6 +227,11 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None) -> None:
+        kept = "k and lam are chosen by what was done so far, and the model is the best found so far"
+        with interruptible(kept, 5) as asked:
+            self._fit_until(asked, X, y, sample_weight, offset)
+
+    def _fit_until(self, asked: Callable[[], bool], X: Any, y: Any, sample_weight: Any, offset: Any) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
         if is_dask(X):
@@ -222,7 +240,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             given, client = Collections(X, y, sample_weight, offset), active_client()
             if client is not None:
                 with loaded(client, given, is_classifier(self)) as data:
-                    self._fit_there(data, given)
+                    self._fit_remote(asked, data, given)
                 return
             X, y, sample_weight, offset = loaded_here(given, is_classifier(self))
         data, targets = X, y
@@ -237,36 +255,41 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if self.criterion in _RULES:
             folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y))
         samples = _Samples(X, y, weights, known)
-        self._fit_given(_Here(self, data, samples, counted(sample_weight, X.shape[0]), folds))
+        self._fit_given(asked, _Here(self, data, samples, counted(sample_weight, X.shape[0]), folds))
         if not is_classifier(self):
             self._keep_target_names(targets)
 
-    def _fit_there(self, data: RemoteData, given: Collections) -> list[Result]:
+    def _fit_remote(self, asked: Callable[[], bool], data: RemoteData, given: Collections) -> None:
         """Do so where the rows are."""
         from diht.estimators.folds_there import FoldRule, There
 
         set_features(self, data.samples.design.shape[1], data.names)
+        set_groups(self, None)
         self._check_classes(data.classes)
         rule = FoldRule.of(self.cv, is_classifier(self)) if self.criterion in _RULES else None
-        return self._fit_given(There(data, given, rule))
+        self._fit_given(asked, There(data, given, rule))
 
-    def _fit_given(self, given: _Given) -> list[Result]:
-        """Choose k and lam, and fit the model; return its results."""
-        names, lams, (n, d) = getattr(self, "feature_names_in_", None), checked_lams(self.lams), given.shape
-        ks = self._ks(n, d, names)
-        constraint = constraint_of(ks[-1], d, names, self.keep, self.groups, self.sign, self.bounds)
+    def _fit_given(self, asked: Callable[[], bool], given: _Given) -> None:
+        """Choose k and lam, and fit the model."""
+        lams, (n, d) = checked_lams(self.lams), given.shape
+        wanted = wanted_of(self, d)
+        ks = self._ks(n, d, wanted)
+        constraint = constrained(ks[-1], d, *wanted)
         Limits.checked(self.tol, None, self.time_limit, None)
-        grid, folds = Grid(self._estimator(), constraint, ks, lams), given.folds
+        grid, folds = Grid(self._estimator(), constraint, ks, lams, asked), given.folds
         n_jobs = effective_n_jobs(self.n_jobs) if folds and given.here else 1
         with blas_threads(self.n_jobs if n_jobs == 1 else 1):
             sums = given.sums(grid, self.n_jobs) if folds or self.refit else None
             if folds:
                 score, n_threads = delayed(self._score_fold), 1 if n_jobs > 1 else self.n_jobs
-                scores = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
+                scored = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
                     score(grid, given, sums, fold, i, n_threads) for i, fold in enumerate(folds)
                 )
-                self._choose_by_score(grid.keys, np.array(scores))
-            return self._follow_path(grid, given, sums) if self.refit or not folds else []
+                # Of folds that were stopped, the first to have scores counts where no other was done.
+                whole = [fold.scores for fold in scored if fold.whole] or [f.scores for f in scored if f.scores][:1]
+                self._choose_by_score(grid.keys, np.array(whole))
+            if self.refit or not folds:
+                self._follow_path(grid, given, sums)
 
     def _estimator(self, **params: Any) -> Plain:
         """Return the plain estimator with the parameters that both have."""
@@ -275,9 +298,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
         )
 
-    def _ks(self, n_samples: int, n_features: int, names: Any) -> list[int]:
+    def _ks(self, n_samples: int, n_features: int, wanted: Wanted) -> list[int]:
         """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
-        most, what = choices_among(n_features, names, self.keep, self.groups)
+        most, what = choices_among(n_features, wanted.keep, wanted.groups)
         if self.ks is None:
             return default_ks(min(most, n_samples // 10))
         ks = checked_ks(self.ks, np.iinfo(np.int64).max)
@@ -301,13 +324,15 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _score_fold(
         self, grid: Grid, given: _Given, sums: Any, fold: Any, number: int, n_threads: int | None
-    ) -> list[float]:
+    ) -> _Scored:
         """Score the models of a fold."""
-        scores = given.scores(self, grid, sums, fold, n_threads)
+        if grid.asked() and number:
+            return _Scored([], False)
+        scores, whole = given.scores(self, grid, sums, fold, n_threads)
         if self.verbose:
             best = grid.keys[int(np.argmax(scores))]
             print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
-        return scores
+        return _Scored(scores, whole)
 
     def _choose_by_score(self, grid: list[tuple[int, float]], scores: Vector) -> None:
         """Keep the scores as a grid search does, and choose the best mean, or the smallest k within its standard error."""
@@ -332,21 +357,19 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     # The path of all samples
 
-    def _follow_path(self, grid: Grid, given: _Given, sums: Any) -> list[Result]:
+    def _follow_path(self, grid: Grid, given: _Given, sums: Any) -> None:
         """Make the models of all samples; choose by an information criterion if that is asked for; fit the model chosen."""
         problems = given.problems(grid.plain, grid)
-        names = tuple(getattr(self, "feature_names_in_", default_names(given.shape[1])))
+        names = encoded_names(self, given.shape[1])
         paths = _Paths.of(grid, problems, sums, names, given.n_counted)
         if self.criterion in CRITERIA:
             self._choose_by_criterion(grid.keys, paths.with_bounds())
         best = self.best_k_, self.best_lam_
-        solved: list[Result] = []
         if self.refit:
             solved = self._refit(given, grid.plain, paths.chosen(best))
             paths = paths.knowing([{best: result} for result in solved])
         kept = [path if given.here else path.without_proof() for path in paths.with_bounds()]
         self.path_ = kept if len(kept) > 1 else kept[0]
-        return solved
 
     def _choose_by_criterion(self, grid: list[tuple[int, float]], paths: list[Path]) -> None:
         """Choose the least information criterion."""
@@ -361,7 +384,15 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     def _refit(self, given: _Given, known: Plain, first: list[Result]) -> list[Result]:
         """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
-        plain = self._estimator(k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False)
+        wanted, seen = {}, {}
+        if hasattr(self, "encoder_"):  # the columns are encoded already
+            wanted = wanted_of(self, given.shape[1])._asdict() | {"encoder": None}
+            seen = {
+                name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_", "encoder_", "groups_")
+            }
+        plain = self._estimator(
+            k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False, **wanted
+        )
         plain.coef_, plain.result_ = np.vstack([result.coef for result in first]), first
         plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
         if is_classifier(self):
@@ -369,9 +400,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if getattr(self, "_skl_callbacks", None):
             plain.set_callbacks(*self._skl_callbacks)
         solved = given.fitted(plain)
-        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")}
+        self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")} | seen
         if self.verbose:
-            print(f"k={self.best_k_}, lam={self.best_lam_:g}: {plain.certificate_}")
+            print(f"k={self.best_k_}, lam={self.best_lam_:g}:\n{plain.certificate_}")
         return solved
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -497,6 +528,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         Whether to print a line for each fold.
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers, as in `SparseRegressor`: once, before the folds.
 
     Attributes
     ----------
@@ -556,9 +589,10 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -580,6 +614,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -664,6 +699,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Whether to print a line for each fold.
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers, as in `SparseClassifier`: once, before the folds.
 
     Attributes
     ----------
@@ -722,10 +759,11 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
         multiclass: str = "shared",
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -748,6 +786,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

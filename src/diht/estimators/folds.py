@@ -45,6 +45,7 @@ class Grid:
     constraint: Constraint
     ks: list[int]
     lams: list[float]
+    asked: Callable[[], bool] = never  # whether to stop
 
     @property
     def keys(self) -> list[tuple[int, float]]:
@@ -78,15 +79,15 @@ class Grid:
     def results(self, problem: Problem) -> Results:
         """Return the models of a problem with the bounds that the method proves at every point."""
         plain = self.plain
-        return solve_path(problem, self.ks, self.lams, plain._solver(), plain.tol, plain.time_limit)
+        return solve_path(problem, self.ks, self.lams, plain._solver(), plain.tol, plain.time_limit, stop=self.asked)
 
     def stop(self) -> Callable[[], bool]:
-        """Return what tells whether the seconds for a path are over."""
+        """Return what tells whether the seconds for a path are over, or it is asked to stop."""
         seconds = self.plain.time_limit
         if seconds is None:
-            return never
+            return self.asked
         end = perf_counter() + seconds
-        return lambda: perf_counter() > end
+        return lambda: perf_counter() > end or self.asked()
 
     def follows_from_sums(self, n_features: int) -> bool:
         """Whether the models of one target follow from sums of products, and these are not too many."""

@@ -262,18 +262,21 @@ class There:
         several = self.data.n_targets > 0 or self.data.classes is not None
         return None if several or not grid.follows_from_sums(self.shape[1]) else SumsThere(grid, self)
 
-    def scores(self, estimator: Any, grid: Grid, sums: SumsThere | None, fold: int, _: int | None) -> list[float]:
-        """Make the models of a fold's training samples, and score each on the others."""
+    def scores(
+        self, estimator: Any, grid: Grid, sums: SumsThere | None, fold: int, _: int | None
+    ) -> tuple[list[float], bool]:
+        """Make the models of a fold's training samples, and score each on the others; tell whether nothing was stopped."""
         model = clone(grid.plain)
         paths = [sums.models(fold)] if sums is not None else None
         if paths is None:
             paths = list(map(replace(grid, plain=model).models, self.problems(model, grid, fold)))
+        whole = not grid.asked()
         n_classes = 0 if self.data.classes is None else len(self.data.classes)
         default = "accuracy" if is_classifier(model) else estimator._scoring()
         score = score_of(default if estimator.scoring is None else estimator.scoring, model._fitted_loss(), n_classes)
         found = [[path[key] for path in paths] for key in grid.keys]
         batches = [found[i : i + _AT_ONCE] for i in range(0, len(found), _AT_ONCE)]
-        return [value for batch in batches for value in self._scored(score, batch, fold)]
+        return [value for batch in batches for value in self._scored(score, batch, fold)], whole
 
     def _scored(self, score: Score, models: list[list[Any]], fold: int) -> list[float]:
         """Score some models, each a list by target, on what is held out: one round trip."""

@@ -8,7 +8,7 @@ features are fixed, only their columns are read.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -17,23 +17,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone, is_classifier
+from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import check_is_fitted
 
-from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import Structured, bounds_of, indices_of, signs_of
-from diht.constraints.limits import Limits
-from diht.design import Design, as_design
-from diht.estimators import SparseClassifier, SparseRegressor
-from diht.estimators.base import blas_threads, class_weighted, column_scales, validated
-from diht.estimators.path import choices_among, constraint_of, default_names
-from diht.losses import Loss
-from diht.problem import Problem, finite_vector, normalised_weights
-from diht.refit import refit
-from diht.samples import null_intercept
-from diht.samples.least_squares import orthonormal
+from diht.constraints.groups import constrained
+from diht.estimators.base import blas_threads
+from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, as_estimator, equations_of
+from diht.estimators.path import choices_among
+from diht.estimators.tabular import encoded_names, wanted_of
+from diht.numerics.interrupt import not_interruptible
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,23 +37,14 @@ __all__ = ["Intervals", "Stability", "bootstrap", "debiased", "stability_selecti
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Estimator: TypeAlias = SparseRegressor | SparseClassifier
 Equation: TypeAlias = tuple[Indices, Vector, float]  # features, their coefficients, the intercept
 
-# Ridges for columns made orthonormal, where only the second is not next to nothing beside the curvature of the loss; where the two
-# models differ by more than this, they have no limit.
-_RIDGES, _LIMITED = (1e-8, 1e-10), 0.01
-_MOST_DRAWS = 100  # of a resample that holds every class
 _SPEAK_OF_THE_RIDGE = (
     *("result_", "certificate_", "objective_", "lower_bound_", "gap_", "n_iter_", "n_samples_fit_"),
     *("path_", "saved_"),
 )
 _INTERCEPT = -1  # in place of a feature
 _METHODS = "percentile", "basic"
-
-
-class _NoMinimumError(ValueError):
-    """Without a ridge there are no best coefficients."""
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -117,10 +101,11 @@ def debiased(
     >>> debiased(model, X, y).coef_[[3, 8]].round(6)
     array([ 1., -2.])
     """
-    data = _Data.of(estimator, X, y, sample_weight, offset)
+    estimator = as_estimator(estimator)
+    data = Data.of(estimator, X, y, sample_weight, offset)
     s = data.weights(estimator, np.ones(len(data.y)))
     coef, intercepts, dependent = np.zeros((len(data.targets), data.X.shape[1])), [], []
-    for j, row in enumerate(_rows(estimator, data)):
+    for j, row in enumerate(equations_of(estimator, data)):
         x, intercept, unique = row.without_ridge(estimator, s)
         coef[j, row.support] = x
         intercepts.append(intercept)
@@ -136,208 +121,8 @@ def debiased(
     return model
 
 
-def _without_ridge(problem: Problem, w: Vector, b: float) -> tuple[Vector, float, bool]:
-    r"""Minimise the loss alone, from a model: coefficients, intercept, and whether they are the only ones.
-
-    In coordinates in which the columns are orthonormal, :math:`X = Q \Sigma V^\top`, the limit of vanishing ridges is reached soon.
-    A loss of straight and quadratic pieces has a minimum; another one may fall for ever, and its models then have no limit.
-    """
-    basis = orthonormal(problem.design, problem.s)
-    if problem.loss.is_squared_error:
-        b = float(problem.s @ problem.y) if problem.fit_intercept else 0.0
-        z = basis.Q.T @ (problem.s * (problem.y - b))
-    elif len(basis.singular):
-        z, b = _limit(problem, basis.Q, basis.coordinates(w), b)
-    else:
-        z, b = np.zeros(0), null_intercept(problem.loss, problem.y, problem.s)
-    x = basis.coefficients(z)
-    limits = problem.constraint.limits
-    if limits is not None and not limits.allows(x):
-        slight = problem.replaced(lam=_RIDGES[-1] * float(np.square(basis.norms).min()))
-        fit = refit(slight, np.arange(len(x)), w, b)
-        x, b = fit.values, fit.b
-    return x, b, basis.independent
-
-
-def _limit(problem: Problem, Q: Vector, z: Vector, b: float) -> tuple[Vector, float]:
-    """Return the limit, as the ridge vanishes, of the models on orthonormal columns."""
-    models = []
-    for ridge in _RIDGES:
-        slight = Problem(Q, problem.y, problem.loss, Q.shape[1], ridge, problem.s, problem.fit_intercept)
-        fit = refit(slight, np.arange(len(z)), z, slight.centred_intercept(z, b))
-        z, b = fit.values, slight.intercept_of(fit.values, fit.b)
-        models.append(z)
-    moved, size = np.linalg.norm(models[1] - models[0]), np.linalg.norm(models[1])
-    if moved > _LIMITED * size and problem.loss.pieces is None:
-        what = (
-            "separate the classes"
-            if problem.loss.task == "classification"
-            else "have a direction in which it falls for ever"
-        )
-        raise _NoMinimumError(
-            f"without a ridge no finite coefficients are the best for the {problem.loss.name} loss: the features {what}"
-        )
-    return z, b
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# Data and equations
-
-
-@dataclass(frozen=True, eq=False)
-class _Data:
-    """Data as an estimator sees it."""
-
-    X: Any
-    y: Array
-    targets: dict[str, Vector]  # by what to call their equation
-    codes: NDArray[np.intp] | None  # classes of the samples
-    sample_weight: Vector | None
-    offset: Vector | None
-
-    @classmethod
-    def of(
-        cls, estimator: Estimator, X: Any, y: Any, sample_weight: ArrayLike | None, offset: ArrayLike | None
-    ) -> _Data:
-        """Validate data for a fitted estimator."""
-        if not isinstance(estimator, SparseRegressor | SparseClassifier):
-            raise TypeError(f"estimator must be one of this package, got {estimator!r}")
-        check_is_fitted(estimator)
-        if not is_classifier(estimator) and len(estimator._rows()) > 1:
-            raise ValueError("estimator must have one target here, got one with several")
-        if isinstance(X, Design):
-            raise ValueError("X must be in memory here, got rows on disk")
-        numeric = {} if is_classifier(estimator) else {"y_numeric": True}
-        X, y = validated(estimator, X, y, reset=False, **numeric)
-        weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
-        if not is_classifier(estimator):
-            known = None if offset is None else finite_vector("offset", offset, X.shape[0])
-            return cls(X, y, {"": y}, None, weights, known)
-        if offset is not None:
-            raise ValueError("offset is for regression, got a classifier")
-        found, codes = np.unique(y, return_inverse=True)
-        if not np.array_equal(found, estimator.classes_):
-            raise ValueError(
-                f"y must hold the estimator's classes {estimator.classes_.tolist()}, got {found.tolist()[:10]}"
-            )
-        return cls(X, y, estimator._class_targets(found, codes), codes, weights, None)
-
-    def weights(self, estimator: Estimator, counts: Vector) -> Vector:
-        """Weights of a resample, which sum to one."""
-        s = normalised_weights(self.multiplied(counts), len(self.y))
-        if self.codes is None:
-            return s
-        return class_weighted(s, estimator.class_weight, estimator.classes_, self.codes)
-
-    def multiplied(self, counts: Vector) -> Vector:
-        """Weights of a resample, without those of the classes."""
-        return counts if self.sample_weight is None else counts * self.sample_weight
-
-    def fitted(self, estimator: Estimator, counts: Vector) -> Estimator:
-        """Fit a copy of an estimator to a resample."""
-        offset = {} if self.offset is None else {"offset": self.offset}
-        model: Estimator = clone(estimator).fit(self.X, self.y, self.multiplied(counts), **offset)
-        return model
-
-    def drawn(self, seed: int, draw: Callable[[np.random.Generator, Indices], Sequence[Indices]]) -> list[Vector]:
-        """Draw samples that have a weight, again where a class is missing: how often each was drawn."""
-        rng, n = np.random.default_rng(seed), len(self.y)
-        there = np.arange(n) if self.sample_weight is None else np.flatnonzero(self.sample_weight)
-        for _ in range(_MOST_DRAWS):
-            parts = draw(rng, there)
-            if self.codes is None or all(self._has_all(part) for part in parts):
-                return [np.bincount(part, minlength=n).astype(np.float64) for part in parts]
-        raise ValueError("y must hold more samples of the smallest class: resamples are without any")
-
-    def _has_all(self, part: Indices) -> bool:
-        assert self.codes is not None
-        return bool(np.all(np.bincount(self.codes[part], minlength=int(self.codes.max()) + 1)))
-
-
-@dataclass(frozen=True, eq=False)
-class _Row:
-    """One equation of a model, and the columns of its features."""
-
-    label: str
-    columns: Any
-    scales: Callable[[Vector], Vector] | None  # of the columns, from weights; None without standardisation
-    support: Indices
-    y: Vector
-    x: Vector
-    intercept: float
-    loss: Loss
-    lam: float
-    limits: Limits | None
-    offset: Vector | None
-
-    def with_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float]:
-        """Fit coefficients, in the units of X, and the intercept."""
-        if not len(self.support):
-            return self.x, self._intercept(estimator, s)
-        problem, scale = self._problem(estimator.fit_intercept, s)
-        w = self.x * scale
-        fit = refit(problem, np.arange(len(w)), w, problem.centred_intercept(w, self.intercept))
-        return problem.coefficients_of(fit.values), problem.intercept_of(fit.values, fit.b)
-
-    def without_ridge(self, estimator: Estimator, s: Vector) -> tuple[Vector, float, bool]:
-        """Do so without the ridge, and tell whether that has one answer only."""
-        if not len(self.support):
-            return self.x, self._intercept(estimator, s), True
-        problem, scale = self._problem(estimator.fit_intercept, s)
-        w = self.x * scale
-        try:
-            w, b, unique = _without_ridge(problem, w, problem.centred_intercept(w, self.intercept))
-        except _NoMinimumError as error:
-            raise _NoMinimumError(f"{self.label}{error}") from None
-        return problem.coefficients_of(w), problem.intercept_of(w, b), unique
-
-    def _intercept(self, estimator: Estimator, s: Vector) -> float:
-        if not estimator.fit_intercept:
-            return 0.0
-        y, factor = (self.y, 1.0) if self.offset is None else self.loss.with_offset(self.y, self.offset)
-        return null_intercept(self.loss, y, s * factor)
-
-    def _problem(self, fit_intercept: bool, s: Vector) -> tuple[Problem, Vector]:
-        design, m = as_design(self.columns, 1), len(self.support)
-        scale = None if self.scales is None else self.scales(s)
-        constraint = Cardinality(m) if self.limits is None else Structured(Cardinality(m), np.arange(m), self.limits)
-        problem = Problem(
-            design, self.y, self.loss, constraint, self.lam, s, fit_intercept, scale=scale, offset=self.offset
-        )
-        return problem, np.ones(m) if scale is None else scale
-
-
-def _rows(estimator: Estimator, data: _Data) -> list[_Row]:
-    """Return the equations of a fitted estimator; ValueError where classes share features."""
-    if len(data.targets) < len(estimator._rows()):
-        raise ValueError(
-            "estimator must have an equation of its own for each class here, got one whose classes share features: "
-            "fit with multiclass='ovr'"
-        )
-    coef, intercepts = estimator._rows(), np.ravel(estimator.intercept_)
-    names, d = getattr(estimator, "feature_names_in_", None), data.X.shape[1]
-    limits = constraint_of(1, d, names, None, None, estimator.sign, estimator.bounds).limits
-    loss, lam = estimator._fitted_loss(), estimator._lam
-    groups, rows = constraint_of(1, d, None, None, estimator.groups, None, None), []
-    for j, (label, y) in enumerate(data.targets.items()):
-        support = np.flatnonzero(coef[j])
-        own = None if limits is None else limits.of(support)
-        x, b = coef[j, support].astype(np.float64), float(intercepts[j])
-        columns, y = data.X[:, support], y.astype(np.float64)
-        scales = _scales(data.X, support, groups) if estimator.standardize else None
-        rows.append(_Row(label, columns, scales, support, y, x, b, loss, lam, own, data.offset))
-    return rows
-
-
-def _scales(X: Any, support: Indices, groups: Constraint) -> Callable[[Vector], Vector]:
-    """Return how the scales of some columns follow from weights; those of a group need all of its columns."""
-    features = groups.closure(support)
-    columns, own = X[:, features], np.isin(features, support)
-    return lambda s: column_scales(as_design(columns, 1), s, groups.within(features))[own]
-
-
 def _names(estimator: Estimator, n_features: int) -> tuple[str, ...]:
-    return tuple(map(str, getattr(estimator, "feature_names_in_", default_names(n_features))))
+    return encoded_names(estimator, n_features)
 
 
 def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> Estimator:
@@ -346,9 +131,7 @@ def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> E
     Each fit starts from nothing: from the model of all samples a method may not get away, and choices on resamples would agree with
     it, and with one another, more than their samples do.
     """
-    names = getattr(estimator, "feature_names_in_", None)
-    keep, sign = indices_of("keep", estimator.keep, names), signs_of(estimator.sign, names, n_features)
-    given = {"keep": keep, "sign": sign, "bounds": bounds_of(estimator.bounds, names, n_features)}
+    given = wanted_of(estimator, n_features)._asdict() | {"encoder": None}  # of columns that are encoded already
     model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, **given)
     return model
 
@@ -426,6 +209,7 @@ class Intervals:
         return draw_ranges(ranges, f"{100 * self.confidence_level:g}% intervals, features {how}", "coefficient")
 
 
+@not_interruptible()
 def bootstrap(
     estimator: Estimator,
     X: Any,
@@ -496,7 +280,8 @@ def bootstrap(
     _check_between("confidence_level", confidence_level, 0.0, 1.0)
     if method not in _METHODS:
         raise ValueError(f"method must be one of {list(_METHODS)}, got {method!r}")
-    data = _Data.of(estimator, X, y, sample_weight, offset)
+    estimator = as_estimator(estimator)
+    data = Data.of(estimator, X, y, sample_weight, offset)
     fit = _choosing if reselect else _fixed
     equations: Callable[[Vector], list[Equation]] = fit(
         estimator, data, debias, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs
@@ -507,7 +292,7 @@ def bootstrap(
         (counts,) = data.drawn(int(seeds[i]), lambda rng, rows: [rng.choice(rows, len(rows))])
         try:
             return equations(counts)
-        except _NoMinimumError:
+        except NoMinimumError:
             return None
 
     found = equations(np.ones(len(data.y)))
@@ -517,13 +302,13 @@ def bootstrap(
         message = f"{n_failed} of the {n_resamples} resamples have no single best model without a ridge"
         if n_failed > n_resamples // 2:
             raise ValueError(message)
-        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=2)
+        warnings.warn(f"{message}: they are left out", UserWarning, stacklevel=3)
     return _intervals(estimator, found, resampled, n_failed, float(confidence_level), method, reselect)
 
 
-def _fixed(estimator: Estimator, data: _Data, debias: bool, n_threads: int | None) -> Any:
+def _fixed(estimator: Estimator, data: Data, debias: bool, n_threads: int | None) -> Any:
     """Return what fits the estimator's features to a resample."""
-    rows = _rows(estimator, data)
+    rows = equations_of(estimator, data)
 
     def equations(counts: Vector) -> list[Equation]:
         s = data.weights(estimator, counts)
@@ -532,13 +317,13 @@ def _fixed(estimator: Estimator, data: _Data, debias: bool, n_threads: int | Non
     return equations
 
 
-def _choosing(estimator: Estimator, data: _Data, debias: bool, n_threads: int | None) -> Any:
+def _choosing(estimator: Estimator, data: Data, debias: bool, n_threads: int | None) -> Any:
     """Return what chooses features and fits them to a resample."""
     unfitted = _unfitted(estimator, data.X.shape[1], n_threads)
 
     def equations(counts: Vector) -> list[Equation]:
         model = data.fitted(unfitted, counts)
-        rows = _rows(model, data)
+        rows = equations_of(model, data)
         if not debias:
             return [(row.support, row.x, row.intercept) for row in rows]
         s = data.weights(model, counts)
@@ -547,12 +332,12 @@ def _choosing(estimator: Estimator, data: _Data, debias: bool, n_threads: int | 
     return equations
 
 
-def _coefficients_of(row: _Row, estimator: Estimator, s: Vector, debias: bool) -> tuple[Vector, float]:
+def _coefficients_of(row: FittedEquation, estimator: Estimator, s: Vector, debias: bool) -> tuple[Vector, float]:
     if not debias:
         return row.with_ridge(estimator, s)
     x, intercept, unique = row.without_ridge(estimator, s)
     if not unique:
-        raise _NoMinimumError(
+        raise NoMinimumError(
             f"{row.label}the columns of the support are linearly dependent: no coefficients are the only best"
         )
     return x, intercept
@@ -658,20 +443,19 @@ class Stability:
     def plot(self) -> Figure:
         """Draw how often the features were chosen, the most frequent on top, and the threshold; needs matplotlib."""
         _need_matplotlib()
-        from diht.report.plots import BOUND, Bars, draw_coefficients
+        from diht.report.plots import Frequencies, draw_frequencies
 
         order = self._order()
-        bars = Bars("", [self.feature_names[j] for j in order], self.frequency[order])
-        figure = draw_coefficients([bars], "how often a feature was chosen", "fraction of the half samples")
-        figure.axes[0].axvline(self.threshold, color=BOUND, linewidth=1.5, linestyle="--")
-        figure.axes[0].set_xlim(0.0, 1.12)
-        return figure
+        names = [self.feature_names[j] for j in order]
+        shares = Frequencies(names, self.frequency[order], np.isin(order, self.selected), self.threshold)
+        return draw_frequencies(shares, "how often a feature was chosen", "share of the half samples")
 
     def _order(self) -> Indices:
         ever = np.flatnonzero(self.frequency)
         return np.asarray(ever[np.argsort(-self.frequency[ever], kind="stable")])
 
 
+@not_interruptible()
 def stability_selection(
     estimator: Estimator,
     X: Any,
@@ -741,11 +525,12 @@ def stability_selection(
     _check_between("threshold", threshold, 0.5, 1.0, closed=True)
     if complementary and n_resamples % 2:
         raise ValueError(f"n_resamples must be even for complementary pairs, got {n_resamples}")
-    data = _Data.of(estimator, X, y, sample_weight, offset)
+    estimator = as_estimator(estimator)
+    data = Data.of(estimator, X, y, sample_weight, offset)
     d, pairs = data.X.shape[1], 1 + bool(complementary)
     unfitted = _unfitted(estimator, d, 1 if effective_n_jobs(n_jobs) > 1 else estimator.n_jobs)
-    choices_among(d, None, unfitted.keep, estimator.groups)  # there have to be some
-    constraint = constraint_of(1, d, None, unfitted.keep, estimator.groups, None, None)
+    choices_among(d, unfitted.keep, unfitted.groups)  # there have to be some
+    constraint = constrained(1, d, unfitted.keep, unfitted.groups, None, None)
     inside = constraint.free(d)[1]
     seeds = check_random_state(random_state).randint(2**31 - 1, size=n_resamples // pairs)
 

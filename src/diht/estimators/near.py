@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from diht.estimators.path import default_names
 from diht.fit import Fit
+from diht.numerics.digits import rounded_down, rounded_up
+from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem
-from diht.result import Model, rounded_down, rounded_up
+from diht.result import Model
 from diht.solvers.enumeration import Enumeration, enumerated
 
 if TYPE_CHECKING:
@@ -100,16 +102,12 @@ class NearOptimal:
             import matplotlib  # noqa: F401 - the drawing itself imports it late
         except ImportError:
             raise ImportError("plot needs matplotlib: pip install 'diht[app]'") from None
-        from diht.report.plots import Bars, draw_coefficients
+        from diht.report.plots import Frequencies, draw_frequencies
 
-        order, frequency = self._order(), self.frequency
-        names, best = [self.feature_names[j] for j in order], self.supports[0]
-        bars = Bars("", names, frequency[order], frozenset(self.feature_names[j] for j in best))
-        figure = draw_coefficients(
-            [bars], self._heading(), "fraction of the models with the feature (*: in the best one)"
-        )
-        figure.axes[0].set_xlim(0.0, 1.12)
-        return figure
+        order = self._order()
+        names, best = [self.feature_names[j] for j in order], np.isin(order, self.supports[0])
+        shares = Frequencies(names, self.frequency[order], best)
+        return draw_frequencies(shares, self._heading(), "share of the models with the feature (dark: in the best one)")
 
     def _order(self) -> Indices:
         """The features of any model, the most frequent first."""
@@ -149,6 +147,7 @@ class NearOptimal:
     __repr__ = __str__
 
 
+@not_interruptible()
 def near_optimal(
     problem: Problem,
     epsilon: float = 0.05,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,15 +14,19 @@ from sklearn.utils import check_array
 from sklearn.utils.multiclass import check_classification_targets
 
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import bounds_of, constrained, indices_of, n_choices, signs_of
+from diht.constraints.groups import constrained, n_choices
 from diht.dask import is_dask
 from diht.design import Design, as_design, refuse_dask
 from diht.estimators.base import blas_threads, class_targets, column_scales
+from diht.estimators.table_encoder import TableEncoder
+from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
 from diht.estimators.there import class_targets_there, scales_there, stated_there
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
+from diht.numerics.digits import shown
+from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, Targets, normalised_weights
-from diht.result import Certificate, Result, rounded_down, used
+from diht.result import Certificate, Result, used
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
 
@@ -101,9 +106,10 @@ class PathPoint:
         return replace(self, result=self.result.without_proof())
 
     def __str__(self) -> str:
+        figure = shown(self.objective, self.lower_bound, 7)
         return (
-            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {self.objective:.7g}, "
-            f"bound {rounded_down(self.lower_bound, 7)}, relative gap {self.relative_gap:.2e}"
+            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {figure.objective}, "
+            f"bound {figure.lower_bound}, relative gap {self.relative_gap:.2e}"
         )
 
 
@@ -279,10 +285,11 @@ def sparse_path(
     verbose: bool = False,
     callback: Callable[[PathPoint], Any] | None = None,
     keep: ArrayLike | None = None,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | str | None = None,
     sign: Any = None,
     bounds: Any = None,
     offset: ArrayLike | None = None,
+    encoder: TableEncoder | None = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -297,7 +304,7 @@ def sparse_path(
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
@@ -309,7 +316,8 @@ def sparse_path(
     verbose : bool, default=False
         Whether to print a line for each point.
     callback : callable, optional
-        Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come.
+        Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come,
+        as Ctrl-C does.
 
     Returns
     -------
@@ -339,35 +347,38 @@ def sparse_path(
     3
     """
     named = as_loss(loss)
+    given = SimpleNamespace(keep=keep, groups=groups, sign=sign, bounds=bounds, encoder=encoder)
 
     def solved(data: _Data) -> Path:
-        d, names = data.n_features, data.names
-        counts = checked_ks(ks, *choices_among(d, names, keep, groups))
-        constraint = constraint_of(counts[-1], d, names, keep, groups, sign, bounds)
+        d, names, wanted = data.n_features, data.names, wanted_of(given, data.n_features)
+        counts = checked_ks(ks, *choices_among(d, wanted.keep, wanted.groups))
+        constraint = constrained(counts[-1], d, *wanted)
         grid = checked_lams(lams)
 
         def tell(k: int, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, standardize)
             if verbose:
                 print(point)
-            return callback is not None and bool(callback(point))
+            return (callback is not None and bool(callback(point))) or asked()
 
         problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
-        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell)
+        results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
         return Path(points, names or default_names(d), data.loss, data.n_samples, constraint)
 
-    with blas_threads(n_jobs), printed(verbose):
+    kept = "the path has the points that were solved so far"
+    with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
         if is_dask(X):
             from diht.dask.data import Collections, active_client, loaded, loaded_here
 
             client, classes = active_client(), named.task == "classification"
-            given = Collections(X, y, sample_weight, offset)
+            collections = Collections(X, y, sample_weight, offset)
             if client is not None:
-                with loaded(client, given, classes) as there:
+                with loaded(client, collections, classes) as there:
+                    set_seen(given, None, there.names)
                     return solved(_There(there, named)).without_proof()
-            X, y, sample_weight, offset = loaded_here(given, classes)
-        return solved(_Here(X, y, named, sample_weight, offset, n_jobs))
+            X, y, sample_weight, offset = loaded_here(collections, classes)
+        return solved(_Here(given, X, y, named, sample_weight, offset, n_jobs))
 
 
 class _Data(Protocol):
@@ -386,11 +397,17 @@ class _Data(Protocol):
 class _Here:
     """Rows in this process."""
 
-    def __init__(self, X: Any, y: Any, loss: Loss, sample_weight: Any, offset: Any, n_jobs: int | None) -> None:
-        self.names = feature_names(X)
+    def __init__(
+        self, given: Any, X: Any, y: Any, loss: Loss, sample_weight: Any, offset: Any, n_jobs: int | None
+    ) -> None:
         refuse_dask("y", y)
-        if not isinstance(X, Design):
+        data, self.names = X, feature_names(X)
+        if not isinstance(X, Design) and needs_encoder(given, X):
+            X = encoded(given, X, reset=True)
+            self.names = encoded_names(given, X.shape[1])
+        elif not isinstance(X, Design):
             X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+        set_seen(given, data, self.names)
         n, self.n_features = X.shape
         self._y, self.loss = as_targets(y, loss)
         self._s, self._offset, self._design = normalised_weights(sample_weight, n), offset, as_design(X, n_jobs)
@@ -424,6 +441,13 @@ class _There:
         return Problem.of_samples(samples, self.loss, constraint, lam, fit_intercept, scale, targets)
 
 
+def set_seen(given: Any, X: Any, names: tuple[str, ...] | None) -> None:
+    """Keep, beside what is asked for, the names of the features and their groups, as an estimator does."""
+    if not hasattr(given, "encoder_") and names is not None:
+        given.feature_names_in_ = names
+    set_groups(given, X)
+
+
 def path_point(k: int, lam: float, result: Result, scaled: bool) -> PathPoint:
     """Return a result as a point of a path; `scaled` says that columns were standardised."""
     result = replace(result, certificate=replace(result.certificate, scaled=scaled))
@@ -448,22 +472,13 @@ def feature_names(X: Any) -> tuple[str, ...] | None:
     return None if columns is None else tuple(map(str, columns))
 
 
-def choices_among(n_features: int, names: Any, keep: Any, groups: ArrayLike | None) -> tuple[int, str]:
+def choices_among(n_features: int, keep: Any, groups: ArrayLike | None) -> tuple[int, str]:
     """Return how many features, or groups, there are to choose from, and what to call them."""
-    count = n_choices(n_features, indices_of("keep", keep, names), groups)
+    count = n_choices(n_features, keep, groups)
     if not count:
         raise ValueError("keep must leave something to choose from, got all features")
     what = "features" if groups is None else "groups"
     return count, what if keep is None else f"{what} besides those to keep"
-
-
-def constraint_of(
-    k: int, n_features: int, names: Any, keep: Any, groups: ArrayLike | None, sign: Any, bounds: Any
-) -> Constraint:
-    """Return a constraint whose features may be given by name."""
-    kept = indices_of("keep", keep, names)
-    signs, limits = signs_of(sign, names, n_features), bounds_of(bounds, names, n_features)
-    return constrained(k, n_features, kept, groups, signs, limits)
 
 
 def default_ks(most: int) -> list[int]:

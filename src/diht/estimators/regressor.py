@@ -14,6 +14,7 @@ from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.table_encoder import TableEncoder
 from diht.losses import Loss
 from diht.problem import Targets, finite_vector, normalised_weights
 from diht.samples import null_intercept
@@ -77,8 +78,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Whether to print a line at each evaluation.
     keep : array of int, of bool or of names, optional
         Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
-    groups : array of shape (n_features,), optional
-        A label for each feature: those of one label enter and leave together, and k counts labels. What the certificate says of a
+    groups : array of shape (n_features,), "auto", or None, default=None
+        A label for each feature: those of one label enter and leave together, and k counts labels; "auto" takes those of the
+        `TableEncoder` before it in a pipeline. What the certificate says of a
         feature is then said of its group: "without it" means without the whole group.
     sign : int, array of shape (n_features,) or (n_targets, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
@@ -87,6 +89,10 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
         the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
         most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
+    encoder : TableEncoder or None, default=None
+        How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
+        else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
+        and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
 
     Attributes
     ----------
@@ -117,6 +123,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Number of features seen during fit.
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Their names, where X has names that are all strings.
+    encoder_ : TableEncoder
+        What turned a data frame into numbers, where that was needed. `coef_` and `support_` speak of the columns that it made,
+        whose names are `coef_names_`; `get_support`, `get_feature_names_out` and `transform` of the columns of the data frame.
     target_names_in_ : ndarray of shape (n_targets,)
         The names of several targets, where y is a data frame with names that are all strings.
 
@@ -135,7 +144,10 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
     say, or orthogonal to all that is left to explain.
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
-    a nonzero coefficient.
+    a nonzero coefficient, so that it can be a step of a pipeline as it is. scikit-learn's `SelectFromModel` keeps coefficients of
+    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero.
+
+    Ctrl-C ends a fit in the main thread with the best model found so far and a warning; a second one interrupts.
 
     Examples
     --------
@@ -171,9 +183,10 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         n_jobs: int | None = None,
         verbose: bool = False,
         keep: ArrayLike | None = None,
-        groups: ArrayLike | None = None,
+        groups: ArrayLike | str | None = None,
         sign: Any = None,
         bounds: Any = None,
+        encoder: TableEncoder | None = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -193,6 +206,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         self.groups = groups
         self.sign = sign
         self.bounds = bounds
+        self.encoder = encoder
 
     @ends_callbacks
     def fit(
@@ -202,8 +216,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64).
+        X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             The targets; for the Poisson loss not negative. Several targets share the k features: the losses and ridges of their
             models add up.

@@ -16,14 +16,18 @@ from sklearn.preprocessing import LabelBinarizer
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
+from diht.estimators.table_encoder import TableEncoder
 from diht.losses import ALL_LOSSES, Loss
-from diht.persistence.model import SavedModel, read_model, write_model
+from diht.persistence.model import SavedModel
+from diht.persistence.schema import write_model
 from diht.solvers.loop import SOLVERS
 
 if TYPE_CHECKING:
     from diht.estimators import SparseClassifier, SparseRegressor
+    from diht.serving import Predictor
+    from diht.tables import Encoding
 
-__all__ = ["SKOPS_TRUSTED", "ShippingMixin", "load_model"]
+__all__ = ["SKOPS_TRUSTED", "ShippingMixin", "estimator_of"]
 
 Array = NDArray[Any]
 
@@ -41,7 +45,8 @@ _TYPES = """
     estimators.path.Path estimators.path.PathPoint constraints.base.Cardinality constraints.base.Node constraints.groups.Structured
     constraints.limits.Limits
     persistence.model.SavedModel persistence.model.Structure persistence.model.Equation persistence.model.Figures
-    persistence.model.Data
+    persistence.model.Data serving.Predictor
+    estimators.table_encoder.TableEncoder tables.encoding.Encoding tables.encoding.Column
 """
 SKOPS_TRUSTED: list[str] = sorted(
     [f"diht.{name}" for name in _TYPES.split()]
@@ -133,6 +138,19 @@ class ShippingMixin:
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together, or neither of them")
         write_page(self._saved(), os.fspath(path), Story.of(self, X, y, offset))
+
+    def reduced(self) -> Predictor:
+        """Return the model by itself: it needs the columns of its own features only, in any order, and numpy alone.
+
+        Returns
+        -------
+        Predictor
+            As `diht.load_model` returns them. Rows may be data frames, dicts of columns, lists of dicts, or arrays with the columns
+            of `feature_names_in_`; a pickle of it, or the file that its `to_json` writes, knows nothing of other columns.
+        """
+        from diht.serving import Predictor
+
+        return Predictor(self._saved().reduced())
 
     def to_sklearn(self) -> Any:
         """Return a plain scikit-learn estimator with the same predictions, for tools that know nothing else.
@@ -255,32 +273,15 @@ def _without_proof(value: Any) -> Any:
     return value.without_proof() if hasattr(value, "without_proof") else value
 
 
-def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifier:
-    """Read a model that `to_json` or ``diht fit`` wrote; no code of the file is run.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    SparseRegressor or SparseClassifier
-        Fitted: it predicts, selects, reports and converts as the original does, and has `objective_`, `lower_bound_` and `gap_`.
-        What else the file says is in `saved_` (a `diht.report.SavedModel`). The proof of the bound is not in the file: there is no
-        `certificate_` and no `result_`. From a million features on `coef_` is sparse (`densify` changes that).
-
-    Raises
-    ------
-    ValueError
-        In one line that names the file and the place, if it is damaged in any way.
-    """
+def estimator_of(saved: SavedModel) -> SparseRegressor | SparseClassifier:
+    """Return a model that was read from a file as a fitted estimator; `saved_` is what else the file says."""
     from diht.estimators import SparseClassifier, SparseRegressor
 
-    saved = read_model(os.fspath(path))
     # As an estimator takes it.
     structure: dict[str, Any] = {name: list(value) if value else None for name, value in vars(saved.structure).items()}
     structure["bounds"] = structure.pop("limits") and tuple(side.tolist() for side in saved.structure.bounds or ())
+    if saved.encoding is not None:
+        structure = _of_table(structure, saved.encoding)
     loss: Any = saved.loss
     estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
         k=saved.k,
@@ -293,8 +294,12 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
     if saved.classes is not None and len(saved.classes) > 2 and not saved.shared:
         estimator.multiclass = "ovr"
     estimator.n_features_in_, estimator.saved_ = saved.n_features, saved
-    if saved.feature_names is not None:
-        estimator.feature_names_in_ = np.array(saved.feature_names, dtype=object)
+    names = saved.input_names
+    if names is not None:
+        estimator.n_features_in_, estimator.feature_names_in_ = len(names), np.array(names, dtype=object)
+    estimator.groups_ = saved.structure.groups
+    if saved.encoding is not None:
+        estimator.encoder_ = TableEncoder.of(saved.encoding)
     if saved.classes is not None:
         estimator.classes_ = np.array(saved.classes)
     elif saved.shared:
@@ -309,6 +314,29 @@ def load_model(path: str | os.PathLike[str]) -> SparseRegressor | SparseClassifi
         estimator.densify()
     fitted: SparseRegressor | SparseClassifier = estimator
     return fitted
+
+
+def _of_table(structure: dict[str, Any], encoding: Encoding) -> dict[str, Any]:
+    """Return what is asked of encoded columns as it is said of the columns of the table."""
+    named = [column.name for column in encoding.columns]
+    used, first = np.unique(encoding.origin, return_index=True)
+    keep = structure["keep"] and [named[j] for j in np.unique(encoding.origin[structure["keep"]])]
+    sign, bounds, groups = structure["sign"], structure["bounds"], structure["groups"]
+    if groups == encoding.groups.tolist():
+        groups = None
+    elif groups is not None:
+        groups = {named[j]: groups[i] for j, i in zip(used, first, strict=True)}
+        groups = [groups.get(name, name) for name in named]
+
+    def of_table(rows: Any, absent: float) -> Any:
+        values = np.asarray(rows)
+        whole = np.full((*values.shape[:-1], len(named)), absent, dtype=values.dtype)
+        whole[..., used] = values[..., first]
+        return whole.tolist()
+
+    sign = sign and of_table(sign, 0)
+    bounds = bounds and (of_table(bounds[0], -np.inf), of_table(bounds[1], np.inf))
+    return {"keep": keep, "groups": groups, "sign": sign, "bounds": bounds}
 
 
 def _sparse_rows(saved: SavedModel) -> Any:

@@ -47,7 +47,9 @@ class Plan:
 
 
 FULL = Plan()
-QUICK = Plan(sizes=(60, 100, 200), lams=(0.01, 0.1, 1.0, 10.0), n_tuning=6, n_evaluation=10)
+QUICK = Plan(
+    sizes=(60, 100, 200), lams=(0.1, 1.0, 10.0), steps=(1.0, 10.0, 100.0), refinements=1, n_tuning=4, n_evaluation=8
+)
 
 
 def paper_design(d: int, n_true: int, n: int, seed: int | Sequence[int]) -> tuple[Vector, Vector, Vector]:

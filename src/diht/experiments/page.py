@@ -30,6 +30,7 @@ from diht.experiments.claims import (
     parts_of,
     speedups,
 )
+from diht.experiments.findings import Finding, findings, sentences
 from diht.experiments.table import Row
 from diht.report.html import document, table
 
@@ -52,10 +53,12 @@ h2 .no{color:var(--faint);font-weight:400}
 .claim+.claim{margin-top:14px;padding-top:14px;border-top:1px solid var(--edge)}
 dl{margin:4px 0 0;font-size:.94rem}
 dt{color:var(--faint);font-size:.8rem;margin-top:4px}dd{margin:0}
-.summary{width:100%;max-width:760px}
+.summary{width:100%;max-width:900px}
 .summary td,.summary th{text-align:left;white-space:normal;vertical-align:top;padding:5px 10px 5px 0}
 .summary th{padding-top:14px}.summary td:last-child{text-align:right;padding-right:0}
-.tally{display:flex;flex-wrap:wrap;gap:8px;margin:16px 0 0}
+.summary .badge{white-space:nowrap}.summary div+div{margin-top:6px}
+.why{margin:4px 0 0;font-size:.88rem;color:var(--faint)}
+.found{padding-left:1.2em;font-size:1.05rem}.found li+li{margin-top:8px}
 @media (min-width:1000px){.wide .charts,.wide .claims{grid-template-columns:repeat(2,minmax(0,1fr))}
 .wide .claims{display:grid;gap:16px 24px}.wide .claim+.claim{margin:0;padding:0;border:0}
 .card:not(.wide){grid-template-columns:minmax(0,2fr) minmax(280px,1fr)}.card>details{grid-column:1/-1}}
@@ -82,28 +85,38 @@ def page(rows: Iterable[Row]) -> str:
 
 
 def _head(rows: Sequence[Row], claims: Sequence[Claim]) -> str:
-    counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in _BADGES}
-    tally = "".join(_badge(verdict, count) for verdict, count in counts.items() if count)
+    said = "".join(f"<li>{_text(sentence)}</li>" for sentence in sentences(rows, claims))
     return (
         "<h1>Dual iterative hard thresholding: the paper’s figures, redone</h1>"
-        "<p>Liu, Yuan, Wang, Liu and Metaxas, <cite>Dual Iterative Hard Thresholding: From Non-convex Sparse Minimization to "
-        "Non-smooth Concave Maximization</cite>. Each chart is drawn and each verdict computed from one table of measurements.</p>"
-        f'{_notices(rows)}<p class="tally"><b>{len(claims)} claims</b> {tally}</p>{_summary(claims)}'
+        f'<ul class="found">{said}</ul>'
+        "<p>The paper: Liu, Yuan, Wang, Liu and Metaxas, <cite>Dual Iterative Hard Thresholding: From Non-convex Sparse "
+        "Minimization to Non-smooth Concave Maximization</cite>. Each chart is drawn and each verdict computed from one table of "
+        f"measurements.</p>{_notices(rows)}{_summary(claims)}"
     )
 
 
 def _summary(claims: Sequence[Claim]) -> str:
-    """One line a claim, under its figure."""
+    """Statement by statement: in how many parts it holds, and why not in the others."""
     bodies = []
     for figure, title in FIGURES.items():
-        lines = "".join(
-            f'<tr><td><a href="#{_anchor(figure, claim.part)}">{_text(claim.title)}</a></td><td>{_badge(claim.verdict)}</td></tr>'
-            for claim in claims
-            if claim.figure == figure
-        )
-        heading = f"{_number(figure)}. {_text(title)}"
+        lines = "".join(_finding(finding) for finding in findings(claims) if finding.figure == figure)
+        heading = f'<a href="#{figure}">{_number(figure)}. {_text(title)}</a>'
         bodies.append(f'<tbody><tr><th colspan="2" scope="rowgroup">{heading}</th></tr>{lines}</tbody>')
     return f'<table class="summary">{"".join(bodies)}</table>'
+
+
+def _finding(finding: Finding) -> str:
+    several = len(finding.claims) > 1
+    badges = "".join(
+        f"<div>{_badge(verdict, finding.count(verdict) if several else 0)}</div>"
+        for verdict in _BADGES
+        if finding.count(verdict)
+    )
+    names = len(finding.reasons) > 1 or (several and finding.count(HOLDS) > 0)
+    reasons = "".join(
+        f'<p class="why">{f"{_text(named)}: " if names else ""}{_text(reason)}</p>' for named, reason in finding.reasons
+    )
+    return f"<tr><td>{_text(finding.paper)}{reasons}</td><td>{badges}</td></tr>"
 
 
 def _text(words: str) -> str:
@@ -115,8 +128,9 @@ def _notices(rows: Sequence[Row]) -> str:
     notices = []
     if "quick" in {row.mode for row in rows}:
         notices.append(
-            "This is a <b>quick run</b>: the same experiments in miniature. Its verdicts are of the miniature; those of the "
-            "paper’s sizes need <code>diht reproduce --full</code>."
+            "This is a <b>quick run</b>: the same experiments in miniature, with fewer sizes and coarser grids"
+            f"{_few_copies(rows)}. Its verdicts are of the miniature; those of the paper’s sizes need "
+            "<code>diht reproduce --full</code>."
         )
     if any("stand-in" in row.data for row in rows):
         notices.append(
@@ -124,6 +138,11 @@ def _notices(rows: Sequence[Row]) -> str:
             "times and gaps of problems of that size. It says nothing about the real data."
         )
     return "".join(f'<p class="notice">{notice}</p>' for notice in notices)
+
+
+def _few_copies(rows: Sequence[Row]) -> str:
+    copies = {row.seed for row in chosen(rows, figure="fig1")}
+    return f", figure 1 on {len(copies)} copies of its data" if copies else ""
 
 
 def _section(figure: str, claims: Sequence[Claim], rows: Sequence[Row]) -> str:
@@ -153,9 +172,10 @@ def _card(figure: str, part: tuple[Any, ...], claims: Sequence[Claim], rows: Seq
 
 def _claim(claim: Claim) -> str:
     measured = _text(claim.measured) or '<span class="faint">Not run.</span>'
+    why = f"<dt>Why not</dt><dd>{_text(claim.reason)}</dd>" if claim.reason else ""
     return (
         f'<div class="claim"><div class="head"><h3>{_text(claim.title)}</h3>{_badge(claim.verdict)}</div>'
-        f"<dl><dt>Claim</dt><dd>{_text(claim.paper)}</dd><dt>Measured</dt><dd>{measured}</dd></dl></div>"
+        f"<dl><dt>Claim</dt><dd>{_text(claim.paper)}</dd><dt>Measured</dt><dd>{measured}</dd>{why}</dl></div>"
     )
 
 

@@ -40,6 +40,12 @@ def namespace(*arrays: Array) -> Any:
     return np
 
 
+def log_probabilities(log_p: Array) -> Array:
+    """Return rows of logarithms less what makes their exponentials sum to one."""
+    largest = log_p.max(axis=1, keepdims=True)
+    return log_p - largest - np.log(np.exp(log_p - largest).sum(axis=1, keepdims=True))
+
+
 def oriented(low: float, high: float, y: Array) -> tuple[Array, Array]:
     """Return the interval [low, high] where y >= 0 and [-high, -low] where y < 0."""
     if low == -high:

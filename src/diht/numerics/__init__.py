@@ -1,1 +1,1 @@
-"""What knows nothing of statistics: exact sums, positive definite systems, line searches, threads, memory, compiling."""
+"""What knows nothing of statistics: exact sums, positive definite systems, line searches, threads, memory, compiling, digits."""

@@ -9,8 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from diht.numerics.compiling import MESSAGE, announced
+from diht.numerics.digits import percent, shown
 from diht.numerics.traffic import Traffic, watched
-from diht.report.text import percent, printable
+from diht.report.text import printable
 
 if TYPE_CHECKING:
     from diht.result import Iterate
@@ -75,8 +76,9 @@ class LiveLine:
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{printable(label, 20)}  " if label else "", style="bold")
         line.append(f"step {iterate.iteration:,}  ")
-        line.append(f"objective {iterate.best_objective:.6g}  ", style="blue")
-        line.append(f"bound {iterate.best_bound:.6g}  ", style="yellow")
+        figure = shown(iterate.best_objective, iterate.best_bound)
+        line.append(f"objective {figure.objective}  ", style="blue")
+        line.append(f"bound {figure.lower_bound}  ", style="yellow")
         line.append(f"gap {percent(iterate.relative_gap)}  ", style="bold")
         line.append("" if iterate.n_open is None else f"{iterate.n_open:,} open nodes  ")
         line.append(f"{iterate.seconds:.0f} s  (Ctrl-C: stop and report)", style="dim")

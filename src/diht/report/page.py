@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht import __version__
 from diht.datasets import atomic_write
+from diht.numerics.digits import percent, rounded_down, short_percent, shown
 from diht.persistence.model import Equation, Figures, Label, SavedModel
 from diht.report.charts import INKS, Chart, Series, number, style
 from diht.report.html import document, table
@@ -25,13 +26,12 @@ from diht.report.text import (
     certificate_sentences,
     direction,
     named,
-    percent,
     printable,
     quoted,
     significant,
     spoken,
 )
-from diht.result import Status, rounded_down, rounded_up
+from diht.result import Status
 
 if TYPE_CHECKING:
     from diht.estimators.path import Path
@@ -265,10 +265,11 @@ def _certificate(model: SavedModel, story: Story) -> str:
 
 def _tiles(model: SavedModel) -> str:
     figures = model.worst
+    figure = shown(figures.objective, figures.lower_bound)
     tiles = {
-        "objective, the smaller the better": significant(figures.objective),
-        "lower bound: no model allowed is below": rounded_down(figures.lower_bound, 6),
-        f"gap, {percent(figures.relative_gap)} of the objective": rounded_up(figures.gap, 3),
+        "objective, the smaller the better": figure.objective,
+        "lower bound: no model allowed is below": figure.lower_bound,
+        f"gap, {percent(figures.relative_gap)} of the objective": figure.gap,
     }
     return _tile_row(tiles)
 
@@ -313,9 +314,8 @@ def _class_figures(model: SavedModel) -> str:
     lines = [
         [
             printable(str(equation.label), 40),
-            significant(equation.figures.objective, 5),
-            rounded_down(equation.figures.lower_bound, 5),
-            percent(equation.figures.relative_gap).replace("less than ", "<"),
+            *shown(equation.figures.objective, equation.figures.lower_bound, 5)[:2],
+            short_percent(equation.figures.relative_gap),
         ]
         for equation in model.equations
     ]

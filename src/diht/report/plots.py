@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.report.text import percent, printable, significant
+from diht.numerics.digits import percent
+from diht.report.text import printable, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,10 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Bars",
     "Curve",
+    "Frequencies",
     "Ranges",
     "Steps",
     "draw_coefficients",
     "draw_convergence",
+    "draw_frequencies",
     "draw_path",
     "draw_ranges",
     "to_png",
@@ -41,7 +44,13 @@ Vector = NDArray[np.float64]
 OBJECTIVE, BOUND, GAP = "#1f4e79", "#c05a00", "#dfe7ef"
 POSITIVE, NEGATIVE = "#1f4e79", "#c05a00"
 INK, FAINT = "#222222", "#8a8a8a"
+# One for each feature that is named; those of Okabe and Ito, and others that differ from them in lightness.
+COLOURS = (
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#b8860b",
+    "#6a4c9c", "#8c4a2f", "#5f7d1a", "#c03060", "#3d3d3d", "#00858a",
+)  # fmt: skip
 MAX_BARS, MAX_BARS_EACH, MAX_PANELS = 40, 12, 12
+SELDOM = 0.1  # a feature of fewer models than this share is counted and has no bar
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +121,16 @@ class Ranges:
         """Return the largest ones, in descending order of magnitude."""
         order = np.argsort(-np.abs(self.values), kind="stable")[:count]
         return Ranges([self.names[j] for j in order], self.values[order], self.low[order], self.high[order])
+
+
+@dataclass(frozen=True, eq=False)
+class Frequencies:
+    """In which share of some models features are, descending; `strong` are those that count, by a `threshold` or otherwise."""
+
+    names: Sequence[str]
+    values: Vector
+    strong: NDArray[np.bool_]
+    threshold: float | None = None
 
 
 def to_png(figure: Figure) -> bytes:
@@ -332,13 +351,15 @@ def draw_ranges(ranges: Ranges, title: str, axis: str) -> Figure:
 def draw_path(steps: Steps, title: str) -> Figure:
     """Draw objective and bound, the coefficients, and which features are in and proved to be in, against k."""
     rows = _longest_in(steps)
-    figure = _figure(8.0, 7.2 + 0.2 * len(rows))
+    heights = [2.2, 3.0, 0.5 + 0.2 * len(rows)]
+    figure = _figure(8.0, sum(heights) + 1.6)
     figure.suptitle(title, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
-    heights = [2.4, 2.4, 0.6 + 0.2 * len(rows)]
     top, middle, bottom = figure.subplots(3, 1, sharex=True, height_ratios=heights)
+    colours = _feature_colours(steps)
     _draw_path_bounds(top, steps)
-    _draw_path_coefficients(middle, steps)
-    _draw_members(bottom, steps, rows)
+    _draw_path_coefficients(middle, steps, colours)
+    _name_curves(middle, steps, colours, heights[1])
+    _draw_members(bottom, steps, rows, colours)
     bottom.set_xlabel(f"k, the number of {steps.counted} allowed")
     return figure
 
@@ -350,55 +371,152 @@ def _longest_in(steps: Steps) -> NDArray[np.int64]:
     return np.asarray(most[np.argsort(inside[:, most].argmax(axis=0), kind="stable")])
 
 
+def _feature_colours(steps: Steps) -> dict[int, str]:
+    """Return a colour for each of the features that are largest in the end, in the order in which they enter."""
+    largest = np.argsort(-np.abs(steps.coef[-1]), kind="stable")[: len(COLOURS)].tolist()
+    shown = [j for j in largest if steps.coef[-1, j] != 0.0]
+    entered = (steps.coef != 0.0).argmax(axis=0)
+    return dict(zip(sorted(shown, key=lambda j: (entered[j], j)), COLOURS, strict=False))
+
+
 def _draw_path_bounds(axes: Axes, steps: Steps) -> None:
     axes.fill_between(steps.ks, steps.bound, steps.objective, color=GAP, linewidth=0, label="gap")
     axes.plot(steps.ks, steps.objective, "o-", color=OBJECTIVE, linewidth=1.6, markersize=3.5, label="objective")
     label = "lower bound: no model is below"
     axes.plot(steps.ks, steps.bound, "o-", color=BOUND, linewidth=1.6, markersize=3.5, label=label)
     axes.set_ylabel("objective")
-    axes.legend(loc="upper right", frameon=False, fontsize=9.5)
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=3, frameon=False, fontsize=9.5, borderaxespad=0.2)
     _plain_axes(axes)
 
 
-def _draw_path_coefficients(axes: Axes, steps: Steps) -> None:
-    """One line a feature, faint but for those that are largest in the end, which have their names."""
-    named = np.argsort(-np.abs(steps.coef[-1]), kind="stable")[:MAX_BARS_EACH]
+def _draw_path_coefficients(axes: Axes, steps: Steps, colours: dict[int, str]) -> None:
+    """One line a feature; those without a colour are faint. A full mark where it is proved to be in every best model."""
     for j in range(len(steps.names)):
-        shown = j in named and steps.coef[-1, j] != 0.0
-        color = (POSITIVE if steps.coef[-1, j] > 0 else NEGATIVE) if shown else FAINT
-        axes.plot(steps.ks, steps.coef[:, j], color=color, linewidth=1.4 if shown else 0.6, alpha=1.0 if shown else 0.5)
-        if shown:
-            axes.annotate(
-                printable(steps.names[j], 18),
-                xy=(steps.ks[-1], steps.coef[-1, j]),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=7.5,
-                color=color,
-                parse_math=False,
-                annotation_clip=False,
-            )
+        out = np.pad(steps.coef[:, j] == 0.0, 1, mode="edge")
+        curve = np.where(out[:-2] & out[1:-1] & out[2:], np.nan, steps.coef[:, j])  # no line along zero
+        if j in colours:
+            axes.plot(steps.ks, curve, color=colours[j], linewidth=1.5)
+            _mark(axes, steps, j, steps.coef[:, j], colours[j])
+        else:
+            axes.plot(steps.ks, curve, color=FAINT, linewidth=0.6, alpha=0.5)
+    low, high = min(float(steps.coef.min()), 0.0), max(float(steps.coef.max()), 0.0)
+    room = 0.05 * (high - low) or 1.0
+    axes.set_ylim(low - room, high + room)
     axes.axhline(0.0, color=INK, linewidth=0.8)
     axes.set_ylabel(steps.axis)
     _plain_axes(axes)
 
 
-def _draw_members(axes: Axes, steps: Steps, rows: NDArray[np.int64]) -> None:
-    """A mark where a feature is in the model, a full one where it is proved to be in every best model."""
+def _name_curves(axes: Axes, steps: Steps, colours: dict[int, str], inches: float) -> None:
+    """Write names beside the ends of their curves, moved apart where they would overlap, each with a line to its curve."""
+    low, high = axes.get_ylim()
+    ends = sorted(colours, key=lambda j: float(steps.coef[-1, j]))
+    wanted = np.array([(steps.coef[-1, j] - low) / (high - low) for j in ends])
+    line = {"arrowstyle": "-", "linewidth": 0.6, "relpos": (0.0, 0.5), "shrinkA": 0, "shrinkB": 0}
+    places = _apart(
+        wanted, 12.5 / (72.0 * inches)
+    )  # points: a line of 8 takes 11, and axes are a little lower than planned
+    for j, end, place in zip(ends, wanted, places, strict=True):
+        axes.annotate(
+            printable(steps.names[j], 30),
+            xy=(1.0, float(end)),
+            xycoords="axes fraction",
+            xytext=(1.04, float(place)),
+            va="center",
+            fontsize=8,
+            color=colours[j],
+            parse_math=False,
+            annotation_clip=False,
+            arrowprops=line | {"color": colours[j]},
+        )
+
+
+def _apart(wanted: Vector, distance: float) -> Vector:
+    """Return places near to ascending ones, in the sense of least squares, that have this distance; within [0, 1] if they fit."""
+    shift = distance * np.arange(len(wanted))
+    blocks: list[list[float]] = []  # sum and number of places that became neighbours
+    for value in wanted - shift:
+        blocks.append([float(value), 1.0])
+        while len(blocks) > 1 and blocks[-2][0] / blocks[-2][1] >= blocks[-1][0] / blocks[-1][1]:
+            total, count = blocks.pop()
+            blocks[-1][0] += total
+            blocks[-1][1] += count
+    means = [total / count for total, count in blocks for _ in range(int(count))]
+    room = max(1.0 - distance * (len(wanted) - 1), 0.0)
+    places: Vector = shift + np.clip(means, 0.0, room)
+    return places
+
+
+def _mark(axes: Axes, steps: Steps, j: int, heights: Vector, colour: str) -> None:
+    """A mark where feature j is in the model, a full one where it is proved to be in every best model."""
+    inside, proved = steps.coef[:, j] != 0.0, steps.required[:, j]
+    for chosen, fill in ((inside & ~proved, "white"), (proved, colour)):
+        axes.plot(
+            steps.ks[chosen],
+            heights[chosen],
+            "o",
+            color=colour,
+            markerfacecolor=fill,
+            markersize=4.0,
+            markeredgewidth=1.0,
+        )
+
+
+def _draw_members(axes: Axes, steps: Steps, rows: NDArray[np.int64], colours: dict[int, str]) -> None:
+    """One line a feature, with a mark at every k at which it is in the model."""
     from matplotlib.ticker import MaxNLocator
 
-    for place, j in enumerate(rows):
-        inside, proved = steps.coef[:, j] != 0.0, steps.required[:, j]
-        found = steps.ks[inside & ~proved]
-        axes.plot(found, np.full(len(found), place), "o", color=OBJECTIVE, markerfacecolor="white", markersize=4.0)
-        axes.plot(steps.ks[proved], np.full(int(proved.sum()), place), "o", color=OBJECTIVE, markersize=4.0)
-    labels = [printable(steps.names[j], 24) for j in rows]
+    for place, j in enumerate(rows.tolist()):
+        _mark(axes, steps, j, np.full(len(steps.ks), float(place)), colours.get(j, FAINT))
+    labels = [printable(steps.names[j], 30) for j in rows]
     axes.set_yticks(np.arange(len(rows)), labels=labels, fontsize=8, parse_math=False)
+    for label, j in zip(axes.get_yticklabels(), rows.tolist(), strict=True):
+        label.set_color(colours.get(j, FAINT))
     axes.set_ylim(max(len(rows), 1) - 0.4, -0.6)
     axes.set_title("in the model (filled: proved to be in every best one)", loc="left", fontsize=9.5, color=INK)
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, min_n_ticks=1))
+    _plain_axes(axes, ticks=False)
+
+
+# ------------------------------------------------------------------------------------------------- frequencies
+
+
+def draw_frequencies(frequencies: Frequencies, title: str, axis: str) -> Figure:
+    """Draw in which share of some models features are; those of few models are counted in one line below."""
+    values = np.asarray(frequencies.values, dtype=np.float64)
+    count = min(int((values >= SELDOM).sum()), MAX_BARS)
+    figure = _figure(8.0, 1.7 + 0.27 * max(count, 3))
+    figure.suptitle(title, fontsize=13, color=INK, x=0.02, ha="left", parse_math=False)
+    axes = figure.subplots()
+    at, shown = np.arange(count), 100.0 * values[:count]
+    colours = [POSITIVE if strong else FAINT for strong in frequencies.strong[:count]]
+    axes.barh(at, shown, height=0.68, color=colours)
+    axes.set_yticks(
+        at, labels=[printable(name, 40) for name in frequencies.names[:count]], fontsize=9.5, parse_math=False
+    )
+    axes.set_ylim(max(count, 1) - 0.4, -0.6)
+    axes.set_xlim(0.0, 100.0)
+    axes.xaxis.set_major_formatter("{x:g}%")
+    others = len(values) - count
+    below = f"\n{others:,} other{'s' * (others != 1)}, each in at most {percent(values[count])}" if others else ""
+    axes.set_xlabel(axis + below, parse_math=False)
     _plain_axes(axes)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    beside = axes.get_yaxis_transform()  # figures in a column right of the bars
+    for place, share in zip(at, shown, strict=True):
+        axes.text(1.01, float(place), f"{share:.0f}%", transform=beside, va="center", fontsize=8.5, color=INK)
+    if frequencies.threshold is not None:
+        _draw_threshold(axes, 100.0 * frequencies.threshold)
+    return figure
+
+
+def _draw_threshold(axes: Axes, threshold: float) -> None:
+    axes.axvline(threshold, color=BOUND, linewidth=1.5, linestyle="--")
+    axes.text(
+        threshold, 1.01, f"stable from {threshold:g}% on", transform=axes.get_xaxis_transform(),
+        ha="center", va="bottom", fontsize=9, color=BOUND,
+    )  # fmt: skip
 
 
 # ----------------------------------------------------------------------------------------------------- common
@@ -422,11 +540,12 @@ def _grid(count: int, width: float, height: float, title: str) -> tuple[Figure, 
     return figure, panels[:count]
 
 
-def _plain_axes(axes: Axes) -> None:
+def _plain_axes(axes: Axes, ticks: bool = True) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(FAINT)
-    axes.tick_params(colors=INK, labelsize=9)
+    if ticks:
+        axes.tick_params(colors=INK, labelsize=9)
     axes.grid(visible=True, color="#ececec", linewidth=0.8)
     axes.set_axisbelow(True)

@@ -6,14 +6,14 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, Decimal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from diht.losses import Loss
+from diht.numerics.digits import percent, rounded_down, short_percent, shown
 from diht.persistence.model import Equation, Figures, Label, SavedModel, Structure
-from diht.result import Status, rounded_down, rounded_up
+from diht.result import Status
 
 __all__ = [
     "Context",
@@ -87,17 +87,6 @@ def significant(value: float, digits: int = 6) -> str:
     return f"{float(value):.{digits}g}"
 
 
-def percent(fraction: float) -> str:
-    """Return a fraction as a percentage with two significant digits; rounded up, so that what it bounds stays bounded."""
-    if not math.isfinite(fraction):
-        return "100% or more"
-    if 0 < fraction < 1e-5:
-        return "less than 0.001%"
-    value = Decimal(f"{100 * fraction:.10g}")
-    step = Decimal(1).scaleb(min(value.adjusted() - 1, 0))
-    return f"{value.quantize(step, ROUND_CEILING).normalize():f}%"
-
-
 def quoted(label: Label | None) -> str:
     """Return a class, or the name of a target, as it is shown in a sentence."""
     return f'"{printable(label, 40)}"' if isinstance(label, str) else str(label)
@@ -133,7 +122,9 @@ def _count(number: int, noun: str) -> str:
 def allowed(model: SavedModel) -> str:
     """Say what a model may use, such as "at most 5 features"."""
     asked = model.structure
-    words = f"at most {_count(model.k, 'feature' if asked.groups is None else 'group')}"
+    words = (
+        f"at most {_count(model.k, 'group' if asked.groups is not None and not model.counts_columns else 'feature')}"
+    )
     words += " a class" if len(model.certificates) > 1 else ""
     words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
     words += " and with the signs asked for" if asked.sign is not None else ""
@@ -198,6 +189,9 @@ def _heading(model: SavedModel, equation: Equation) -> str:
     who = f" for {name}" if (name := named(model, equation)) else ""
     if not len(equation.indices):
         return f"Selected features{who}: none"
+    if model.encoding is not None:
+        used, known = model.encoding.needed(equation.indices), model.encoding.needed()
+        return f"Selected features{who}: {len(used)} of {len(known):,}, strongest first"
     return f"Selected features{who}: {len(equation.indices)} of {model.n_features:,}, strongest first"
 
 
@@ -234,33 +228,36 @@ def _fewer(model: SavedModel, context: Context) -> str:
 
 
 def _figure_lines(model: SavedModel, figures: Figures) -> str:
-    total = _summed(model)
+    total, figure = _summed(model), shown(figures.objective, figures.lower_bound)
     rows = [
         (
             "objective",
-            significant(figures.objective),
+            figure.objective,
             f"average {spoken(model.loss)} loss{total} plus ridge{'' if total else ', the figure to minimise'}",
         ),
         (
             "lower bound",
-            rounded_down(figures.lower_bound, 6),
+            figure.lower_bound,
             f"proved: no model with {allowed(model)} is below this",
         ),
-        ("gap", rounded_up(figures.gap, 3), f"{percent(figures.relative_gap)} of the objective"),
+        ("gap", figure.gap, f"{percent(figures.relative_gap)} of the objective"),
     ]
-    return "\n".join(f"  {name:<12} {value:>12}   {meaning}" for name, value, meaning in rows)
+    return "\n".join(f"  {name:<12} {value:>14}   {meaning}" for name, value, meaning in rows)
 
 
 def _figure_table(model: SavedModel) -> str:
     """One line a class."""
-    shown = model.equations[:MAX_CLASSES]
-    labels = [printable(str(equation.label), 30) for equation in shown]
+    first = model.equations[:MAX_CLASSES]
+    labels = [printable(str(equation.label), 30) for equation in first]
     width = max(len("class"), *map(len, labels))
-    header = f"  {'class':<{width}}  {'features':>8}  {'objective':>11}  {'lower bound':>11}  {'gap':>9}"
+    header = f"  {'class':<{width}}  {'features':>8}  {'objective':>12}  {'lower bound':>14}  {'gap':>9}"
+    figures = [equation.figures for equation in first]
     rows = [
-        f"  {label:<{width}}  {len(equation.indices):>8}  {significant(equation.figures.objective):>11}  "
-        f"{rounded_down(equation.figures.lower_bound, 6):>11}  {_short_percent(equation.figures.relative_gap):>9}"
-        for label, equation in zip(labels, shown, strict=True)
+        f"  {label:<{width}}  {len(equation.indices):>8}  {figure.objective:>12}  {figure.lower_bound:>14}  "
+        f"{short_percent(equation.figures.relative_gap):>9}"
+        for label, equation, figure in zip(
+            labels, first, (shown(each.objective, each.lower_bound) for each in figures), strict=True
+        )
     ]
     return "\n".join([header, *rows, *_more_classes(model)])
 
@@ -268,10 +265,6 @@ def _figure_table(model: SavedModel) -> str:
 def _more_classes(model: SavedModel) -> list[str]:
     more, what = len(model.equations) - MAX_CLASSES, "targets" if model.classes is None else "classes"
     return [f"  ... and {more} more {what}, all of them in model.json"] if more > 0 else []
-
-
-def _short_percent(fraction: float) -> str:
-    return percent(fraction).replace("less than ", "<")
 
 
 def _meaning(model: SavedModel, context: Context) -> str:

@@ -20,6 +20,7 @@ from diht.design.step import Step
 from diht.design.view import AffineErrors
 from diht.losses import Loss
 from diht.numerics.definite import Definite
+from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.intercept import root_in_batches
 from diht.samples.lines import Along, Lines
@@ -163,6 +164,12 @@ class RemoteColumns(RowErrors):
         """Reads of the whole of X so far."""
         return self._passes
 
+    @property
+    def traffic(self) -> Trips:
+        """What has been asked of the shards so far."""
+        group = self._samples.group
+        return Trips(group.trips, group.shards.bytes_out, group.shards.bytes_in)
+
     def count(self, passes: float) -> None:
         """Count reads."""
         self._passes += passes
@@ -252,6 +259,11 @@ class RemoteView(AffineErrors):
     def passes(self) -> float:
         """Reads of the whole of X so far."""
         return self.base.passes
+
+    @property
+    def traffic(self) -> Trips:
+        """That of the base."""
+        return self.base.traffic
 
     @property
     def is_centred(self) -> bool:

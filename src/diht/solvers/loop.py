@@ -17,6 +17,7 @@ from diht.bounds.certificate import certificate_of, handed_out
 from diht.bounds.duality import Bound, lower_bound, null_bound, primal
 from diht.constraints.groups import features_given
 from diht.fit import Fit
+from diht.numerics.interrupt import interruptible
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem, finite_vector
 from diht.refit import never, refit
@@ -84,7 +85,8 @@ def solve(
     evaluate_every : int, optional
         Epochs between evaluations. By default each epoch where that costs nothing, else at epochs that grow by a quarter.
     stop : callable, optional
-        Asked after every step, and within long ones; True ends the solve.
+        Asked after every step, and within long ones; True ends the solve. So does Ctrl-C, with a warning, in the main thread of
+        a program that has no handler of its own for it; a second one interrupts.
 
     Returns
     -------
@@ -96,13 +98,27 @@ def solve(
     if problem.n_targets > 1 and not method.takes_targets:
         known = [name for name, kind in SOLVERS.items() if kind.takes_targets]
         raise ValueError(f"solver must be one of {known} for several targets, got {method!r}")
-    begin, part = as_start(problem, start), compact(problem)
+    with interruptible("the result is the best model found so far, with a true bound") as asked:
+        either = asked if stop is None else lambda: asked() or bool(stop())
+        return _solved(problem, method, as_start(problem, start), limits, callback, either)
+
+
+def _solved(
+    problem: Problem,
+    method: Solver,
+    start: Start,
+    limits: Limits,
+    callback: Callback | None,
+    stop: Callable[[], bool],
+) -> Result:
+    """Solve on the columns that are not empty, or on sums over the samples, where either will do."""
+    part = compact(problem)
     if part is not None:
-        return part.result(drive(part.problem, method, part.start(begin), limits, part.callback(callback), stop))
+        return part.result(drive(part.problem, method, part.start(start), limits, part.callback(callback), stop))
     table = condensed(problem, limits.tol) if method.sums_suffice else None
     if table is None:
-        return drive(problem, method, begin, limits, callback, stop)
-    answer = drive(table.problem, method, table.start(begin), limits, table.callback(callback), stop)
+        return drive(problem, method, start, limits, callback, stop)
+    answer = drive(table.problem, method, table.start(start), limits, table.callback(callback), stop)
     return table.result(answer, limits.tol)
 
 

@@ -11,6 +11,7 @@ from time import perf_counter
 
 import numpy as np
 
+from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem
 from diht.result import Certificate, Result
 from diht.solvers.loop import solve
@@ -21,6 +22,7 @@ _MULTIPLES = 3.0, 10.0, 30.0, 100.0  # of lam, tried first
 _REFINEMENTS = 4  # ridges between the best one and its neighbours
 
 
+@not_interruptible()
 def norm_certificate(
     problem: Problem, result: Result, factor: float = 1.0, *, exact: bool = False, time_limit: float | None = None
 ) -> Certificate:

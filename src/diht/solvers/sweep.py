@@ -28,6 +28,7 @@ from diht.design.gram import Gram
 from diht.fit import Fit
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem
+from diht.refit import never
 from diht.relaxation.engines import NewtonEngine, engine_for, newton_pays
 from diht.result import Model, Result, Status, Trace
 from diht.samples import Intercept, Rows
@@ -262,6 +263,7 @@ def solve_path(
     time_limit: float | None = None,
     random_state: int | None = None,
     tell: Callable[[int, float, Result], Any] | None = None,
+    stop: Callable[[], bool] = never,
 ) -> dict[tuple[int, float], Result]:
     """Solve a problem for all of some k and lam, whatever its own are.
 
@@ -279,6 +281,8 @@ def solve_path(
     tell : callable, optional
         Gets k, lam and the result of each point when it is first solved, the largest k of the largest lam first; True leaves out
         those that have not had their turn.
+    stop : callable
+        Once it says True no point is worked on any longer; every point has a model and a bound all the same.
 
     Returns
     -------
@@ -291,7 +295,7 @@ def solve_path(
     least = problem.replaced(lam=lams[0])
     table = condensed(least, tol) if method.sums_suffice else None
     if table is None:
-        sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell)
+        sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell, stop)
         with blas_threads(problem.design.long_products):
             return sweep.run()
 
@@ -300,7 +304,7 @@ def solve_path(
 
     sweep = _Sweep(
         table.problem, list(ks), list(lams), method, tol, time_limit,
-        lambda k, lam, result: tell(k, lam, answer(k, lam, result)),
+        lambda k, lam, result: tell(k, lam, answer(k, lam, result)), stop,
     )  # fmt: skip
     return {key: answer(*key, result) for key, result in sweep.run().items()}
 
@@ -316,6 +320,7 @@ class _Sweep:
     tol: float
     time_limit: float | None
     tell: Callable[[int, float, Result], Any]
+    stop: Callable[[], bool] = never
     results: dict[tuple[int, float], Result] = field(default_factory=dict)
     shared: _Shared = field(default_factory=_Shared)
     began: float = field(default_factory=perf_counter)
@@ -324,7 +329,8 @@ class _Sweep:
         """Go down in lam, and for each lam down and up in k."""
         for lam, larger in zip(self.lams[::-1], [None, *self.lams[:0:-1]], strict=True):
             stopped = self.go_down(lam, larger)
-            self.go_up(lam)
+            if not self.stop():
+                self.go_up(lam)
             if stopped:
                 break
         self.hand_on()
@@ -415,9 +421,9 @@ class _Sweep:
         """Solve for a point; from scratch where it has no neighbour."""
         if type(self.method) is Auto and start is not None:
             nearby = _Nearby(self.method.random_state, self.shared, self.tol)
-            result = drive(problem, nearby, start, Limits(self.tol, time_limit=self.share()))
+            result = drive(problem, nearby, start, Limits(self.tol, time_limit=self.share()), stop=self.stop)
         else:
-            result = solve(problem, self.method, start, self.tol, time_limit=self.share())
+            result = solve(problem, self.method, start, self.tol, time_limit=self.share(), stop=self.stop)
         # What else a result holds would take many times the memory of its model.
         return replace(result, pool=(), last=result.model, last_alpha=None)
 
