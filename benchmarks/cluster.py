@@ -21,7 +21,7 @@ import threading
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter, process_time
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 import numpy as np
@@ -123,13 +123,14 @@ def killed(times: int) -> int:
     given = da.from_array(X, chunks=(500, 60)), da.from_array(y, chunks=500)
     warnings.simplefilter("ignore")
     settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster):
         began = perf_counter()
         SparseClassifier(k=5, lam=0.01).fit(*given)
         seconds = perf_counter() - began
         for i in range(times):
-            client.wait_for_workers(2)
-            victim = random.Random(i).choice(list(client.run(os.getpid).values()))
+            while len(pids := [nanny.pid for nanny in cluster.workers.values() if nanny.pid]) < 2:
+                sleep(0.1)
+            victim = random.Random(i).choice(pids)
             timer = threading.Timer(random.Random(i).uniform(0.0, seconds), os.kill, (victim, signal.SIGKILL))
             timer.start()
             began = perf_counter()

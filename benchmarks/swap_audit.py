@@ -48,7 +48,7 @@ LOSSES = {"classification": ("logistic", "squared_hinge"), "regression": ("squar
 _IMPROVES = 1e-8  # of the objective
 _STEPS = 100  # of Newton's method
 _LINE_STEPS = 60  # of a search along a column
-_TOGETHER = 4_000_000  # entries of X that are looked at together
+_TOGETHER = 200_000  # entries of X that are looked at together
 
 Vector = np.ndarray
 
@@ -143,7 +143,7 @@ class Oracle:
             H[-1, -1] += 1e-12 * max(1.0, float(np.trace(H)))  # all curvatures may be zero
             direction = -np.linalg.solve(H, gradient)
             promise = -float(gradient @ direction)
-            if promise <= 1e-14 * abs(now) or (step > 1 and now - 5.0 * promise > target):
+            if promise <= 1e-14 * abs(now) or (step > 0 and now - 5.0 * promise > target):
                 break
             size = 1.0
             while size > 1e-12:
@@ -156,18 +156,38 @@ class Oracle:
             x, now, u = x + size * direction, new, v
         return Model(support, x[:-1], float(x[-1]), now, u)
 
-    def along(self, features: Vector, u: Vector) -> Vector:
-        """The least objective along each of some columns alone, less that where their coefficients are zero."""
-        parts = np.array_split(features, 1 + self._entries(features) // _TOGETHER)
-        return np.concatenate([self._along(part, u) for part in parts])
+    def best_along(self, u: Vector, least: float, taken: Vector, top: int) -> tuple[Vector, Vector]:
+        """The columns along which alone the objective falls most, and their coefficients there.
 
-    def _entries(self, features: Vector) -> int:
+        It falls by g^2 / (2 lam) at most, and by the losses of the column's samples, which are not negative. No column is looked at
+        whose g^2 / (2 lam) is below `least`, or that cannot be among the best for these reasons.
+        """
+        n, losses = len(self.y), self.loss.value(u, self.y)
+        most = (self.X.T @ self.loss.slope(u, self.y) / n) ** 2 / (2.0 * self.lam)
+        most[taken] = 0.0
+        most[most <= max(least, 0.0)] = 0.0
         if sp.issparse(self.X):
-            return int(np.diff(self.X.indptr)[features].sum())
-        return len(self.y) * len(features)
+            filled = sp.csc_array((np.ones_like(self.X.data), self.X.indices, self.X.indptr), shape=self.X.shape)
+            most = np.minimum(most, filled.T @ losses / n)
+        order = np.argsort(-most, kind="stable")[: np.count_nonzero(most)]
+        ends = np.searchsorted(np.cumsum(self._entries(order)), np.arange(1, 1 + 10**6) * _TOGETHER, side="right")
+        found, gains, t, start = order[:0], np.zeros(0), np.zeros(0), 0
+        while start < len(order) and (len(found) < top or gains[-1] < most[order[start]]):
+            end = max(int(ends[np.argmax(ends > start)]), start + 1)
+            fall, where = self.along(order[start:end], u)
+            found, gains, t = np.append(found, order[start:end]), np.append(gains, -fall), np.append(t, where)
+            best = np.argsort(-gains, kind="stable")[:top]
+            found, gains, t, start = found[best], gains[best], t[best], end
+        return found, t
 
-    def _along(self, features: Vector, u: Vector) -> Vector:
-        """Newton's method on the slopes, all columns at once, with a bracket for each that is halved where a step leaves it."""
+    def _entries(self, features: Vector) -> Vector:
+        return np.diff(self.X.indptr)[features] if sp.issparse(self.X) else np.full(len(features), len(self.y))
+
+    def along(self, features: Vector, u: Vector) -> tuple[Vector, Vector]:
+        """What the objective changes by at its least along each of some columns alone, and where.
+
+        Newton's method on the slopes, all columns at once, with a bracket for each that is halved where a step leaves it.
+        """
         if sp.issparse(self.X):
             part = self.X[:, features]
             entries, rows, counts = part.data, part.indices, np.diff(part.indptr)
@@ -194,21 +214,17 @@ class Oracle:
                 break
             t = new
         change = self.loss.value(u + t[owner] * entries, y) - self.loss.value(u, y)
-        return total(change) + 0.5 * self.lam * t**2
+        return total(change) + 0.5 * self.lam * t**2, t
 
     def swaps(self, best: Model, top: int) -> Iterator[tuple[int, int, float]]:
         """What leaves, what joins and the objective, for all swaps that are fitted."""
         for out in best.support:
             kept = best.support != out
             less = self.fit(best.support[kept], best.w[kept], best.b)
-            g = self.X.T @ self.loss.slope(less.u, self.y) / len(self.y)
-            joining = np.flatnonzero(g**2 > 2.0 * self.lam * (less.objective - best.objective))
-            joining = np.setdiff1d(joining, best.support)
-            if len(joining):
-                joining = joining[np.argsort(self.along(joining, less.u), kind="stable")[:top]]
-            for new in joining.tolist():
-                target = best.objective * (1.0 - _IMPROVES)
-                swapped = self.fit(np.append(less.support, new), np.append(less.w, 0.0), less.b, target)
+            joining, t = self.best_along(less.u, less.objective - best.objective, best.support, top)
+            target = best.objective * (1.0 - _IMPROVES)
+            for new, alone in zip(joining.tolist(), t.tolist(), strict=True):
+                swapped = self.fit(np.append(less.support, new), np.append(less.w, alone), less.b, target)
                 yield int(out), new, swapped.objective
 
 

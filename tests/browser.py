@@ -18,6 +18,9 @@ _FLAGS = (
 )  # fmt: skip
 
 
+_LAYOUT = (Path(__file__).parent / "layout.js").read_text()
+
+
 class Browser:
     """One page in a headless chromium; a context."""
 
@@ -58,14 +61,22 @@ class Browser:
 
     def open(self, path, width=1280, height=900, dark=False):
         """Load a file afresh at a width and in a colour scheme; what it complains of is in `complaints`."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700
-        )
+        self.resize(width, height)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
         self.events.clear()
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
         self._wait(lambda message: message.get("method") == "Page.loadEventFired")
+
+    def resize(self, width, height):
+        """Give the window another size; what is narrow is a phone."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700
+        )
+
+    def layout(self):
+        """Return what `layout.js` finds: overlapping texts, clipped blocks, broken images, and by how much the page is too wide."""
+        return self.evaluate(_LAYOUT)
 
     def evaluate(self, expression):
         """Return the value of a JavaScript expression."""
@@ -78,6 +89,15 @@ class Browser:
         """Write a PNG file of the page."""
         picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
         Path(path).write_bytes(base64.b64decode(picture["data"]))
+
+    def key(self, name, code):
+        """Press a key and let it go."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code)
+
+    def overlaps(self):
+        """Return the pairs of texts of which one is written over the other."""
+        return self.layout()["overlaps"]
 
     @property
     def complaints(self):

@@ -331,6 +331,15 @@ def test_a_sample_of_the_rows_is_no_more_than_half_of_them(n: int, monkeypatch: 
     assert Profile(problem).has_many_rows == (n >= 800)
 
 
+def test_models_of_the_sample_are_fitted_to_all_rows_as_they_come():
+    """The first model of the sample is there before the search among its rows ends, and no support is fitted twice."""
+    problem = drawn(Logistic(), 60_000, 80, 5, 0.5, 2.0, 1e-2, 0)
+    result = solve(problem)
+    reads = next(it.passes for it in result.trace if it.best_objective <= (1 + 1e-6) * result.objective)
+    assert reads < 0.5 * result.n_passes
+    assert reads < 8.0
+
+
 def test_rows_are_sampled_once(monkeypatch):
     """Of several targets the sample may be so large that it would be sampled again."""
     monkeypatch.setattr("diht.solvers.auto.profile._MANY_ENTRIES", 1.0)

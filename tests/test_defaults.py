@@ -269,8 +269,9 @@ def test_numbers_of_features_that_are_tried(most, ks):
 )
 @pytest.mark.parametrize("make", [SparseRegressorCV, SparseClassifierCV])
 def test_the_largest_number_of_features_that_is_tried(make, n, settings, most):
-    assert make(**settings)._ks(n, 8, None) == default_ks(most)
-    assert make(ks=[1, 8], **{**settings, "keep": None, "groups": None})._ks(n, 8, None) == [1, 8]
+    model, free = make(**settings), make(ks=[1, 8], **{**settings, "keep": None, "groups": None})
+    assert model._ks(n, 8, model._wanted(8)) == default_ks(most)
+    assert free._ks(n, 8, free._wanted(8)) == [1, 8]
 
 
 @pytest.mark.parametrize("make", [SparseRegressorCV, SparseClassifierCV])

@@ -1,5 +1,6 @@
 """The compiled kernels against their numpy twins."""
 
+from functools import partial
 from itertools import pairwise
 
 import mpmath
@@ -10,10 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import LOSSES
-from diht.design import Step, kernels
+from diht.design import DenseDesign, Step, kernels
 from diht.design.base import frozen, frozen_view
 from diht.design.step import MODES
-from diht.losses import Logistic
+from diht.losses import Hinge, Logistic
+from diht.samples.central_slopes import central_straight
+from diht.samples.compiled_loss import is_compiled, sums
+from diht.samples.logistic_kernels import logistic_curvatures, logistic_slopes, logistic_sums
+from diht.samples.memory import MemorySamples
 
 RNG = np.random.default_rng(0)
 ALL = frozen(np.empty(0), np.int64)
@@ -74,10 +79,12 @@ def test_logistic_proximal_map_in_high_precision(a, u, log_tau, y):
 
 
 def test_derivative_at_a_kink_is_the_subgradient_nearest_zero():
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 1.0, 1.0, 0.0, 0.0, -1.0, 0.0) == 0.0
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 0.5, 1.0, 0.0, 0.0, -1.0, 0.0) == -1.0
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, -0.5, -1.0, 0.0, 0.0, -1.0, 0.0) == 1.0
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 3.0, 3.0, 0.0, 0.0, 2.0, 5.0) == 2.0
+    step = partial(kernels.dual_step, kernels.DERIVATIVE)
+    assert step(0.0, 1.0, 1.0, 0.0, 0, 0.0, -1.0, 0.0) == 0.0
+    assert step(0.0, 0.5, 1.0, 0.0, 0, 0.0, -1.0, 0.0) == -1.0
+    assert step(0.0, -0.5, -1.0, 0.0, 0, 0.0, -1.0, 0.0) == 1.0
+    assert step(0.0, 3.0, 3.0, 0.0, 0, 0.0, 2.0, 5.0) == 2.0
+    assert step(0.0, -0.5, -1.0, 0.0, 2, 0.0, -0.9, 0.1) == 0.1
 
 
 # Compressed rows
@@ -222,3 +229,75 @@ def test_kth_largest(n, bits):
         key, ties = kernels.kth_largest(keys.copy(), n, k, np.empty(n + 1, dtype=np.uint64))
         assert key == ordered[k - 1]
         assert ties == k - np.count_nonzero(keys > key)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Sums of losses over many samples
+
+
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_the_logistic_loss_in_high_precision(y):
+    """One sample at a time: value, slope, its size and the curvature, far out on either side and around zero."""
+    margins = np.concatenate([np.linspace(-3.0, 3.0, 61), [-700.0, -40.0, -1e-9, 1e-9, 40.0, 300.0, 700.0]])
+    for u in margins:
+        value, slope, size, curvature = logistic_sums(np.array([u - 0.25]), 0.25, np.array([y]), np.ones(1))
+        with mpmath.workdps(60):
+            m = mpmath.mpf(y) * (mpmath.mpf(u - 0.25) + mpmath.mpf("0.25"))
+            e = mpmath.exp(-m)
+            p = e / (1 + e)
+            exact = [mpmath.log1p(e), -y * p, p, p / (1 + e)]
+            for found, wanted in zip((value, slope, size, curvature), exact, strict=True):
+                assert abs(found / wanted - 1) < 2e-15
+        for kernel, wanted in ((logistic_slopes, slope), (logistic_curvatures, curvature)):
+            out = np.empty(1)
+            kernel(np.array([(u - 0.25) + 0.25]), np.array([y]), out)
+            assert out[0] == pytest.approx(wanted, rel=1e-14, abs=1e-305)
+
+
+def test_the_logistic_loss_beyond_all_numbers():
+    """Margins whose exponential underflows, infinite ones and those that are no number."""
+    y, s = np.array([1.0]), np.ones(1)
+    assert logistic_sums(np.array([1e9]), 0.0, y, s)[0] < 1e-300
+    assert logistic_sums(np.array([-1e9]), 0.0, y, s) == pytest.approx((1e9, -1.0, 1.0, 0.0), abs=1e-300)
+    assert np.isnan(logistic_sums(np.array([np.nan]), 0.0, y, s)[0])
+
+
+def test_many_samples_have_the_sums_of_few():
+    """What is compiled for many samples is what numpy's formulas say, whatever the number of threads."""
+    rng = np.random.default_rng(0)
+    n = 3 * (1 << 16) + 5
+    y, u, s = rng.choice([-1.0, 1.0], n), 3.0 * rng.standard_normal(n), rng.random(n)
+    samples, loss = MemorySamples(DenseDesign(np.ones((n, 1))), y, s / s.sum()), Logistic()
+    assert is_compiled(loss, n)
+    assert not is_compiled(loss, 10)
+    assert not is_compiled(Hinge(), n)
+    assert samples.value(loss, u) == pytest.approx(float(samples.s @ loss.value(u, y)), rel=1e-13)
+    slope, size, curvature = samples.slope_at(loss, u, 0.5)
+    assert slope == pytest.approx(float(samples.s @ loss.derivative(u + 0.5, y)), rel=1e-11)
+    assert size == pytest.approx(float(samples.s @ np.abs(loss.derivative(u + 0.5, y))), rel=1e-13)
+    assert curvature == pytest.approx(float(samples.s @ loss.second_derivative(u + 0.5, y)), rel=1e-13)
+    np.testing.assert_allclose(samples.slopes(loss, u), loss.derivative(u, y), rtol=1e-14)
+    np.testing.assert_allclose(samples.curvatures(loss, u), loss.second_derivative(u, y), rtol=1e-14)
+    assert sums(u, 0.5, y, samples.s, 1) == sums(u, 0.5, y, samples.s, 3)
+    b = samples.best_intercept(loss, u)
+    assert abs(float(samples.s @ loss.derivative(u + b, y))) < 1e-15
+
+
+@given(log_tau=st.floats(-12, 1), d=st.floats(-1e3, 1e3), turned=st.booleans())
+def test_slopes_between_two_barriers_in_high_precision(log_tau, d, turned):
+    """The formula for a straight loss solves its equation, and stays between the ends."""
+    low, high, tau = (0.0, 1.0, 10.0**log_tau) if turned else (-1.0, 0.0, 10.0**log_tau)
+    a = central_straight(d, low, high, tau)
+    assert low < a < high
+    with mpmath.workdps(60):
+        half, t = mpmath.mpf("0.5"), mpmath.mpf(tau)
+        exact = (low + high) * half + d * half**2 / (t + mpmath.sqrt(t**2 + (d * half) ** 2))
+        assert abs(a - exact) <= 3e-16
+        if abs(exact) < half:  # towards the end that is zero
+            assert abs(a / exact - 1) <= 1e-14 or abs(exact) < 1e-300
+
+
+def test_slopes_at_the_ends():
+    """Where the distance from an end is lost to rounding the slope is the number next to the end."""
+    assert central_straight(1e300, -1.0, 0.0, 1e-9) == np.nextafter(0.0, -1.0)
+    assert central_straight(-1e300, -1.0, 0.0, 1e-9) == np.nextafter(-1.0, 0.0)

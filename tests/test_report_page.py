@@ -296,6 +296,7 @@ def test_in_a_browser(browser, report, width, dark):
         ".map(t => t.textContent)"
     )
     assert browser.evaluate(outside) == []
+    assert browser.overlaps() == []
     assert [url for url in browser.requests if not url.startswith("file:")] == []
     assert browser.complaints == []
 

@@ -38,10 +38,15 @@ def test_fits_and_searches_along_columns(loss, convert):
     assert fit.objective == pytest.approx(on_support(np.append(fit.w, fit.b)), rel=1e-12)
     assert fit.objective <= minimize(on_support, np.zeros(4), tol=1e-12).fun * (1 + 1e-12)
     w = np.bincount(support, fit.w, minlength=8)
-    found = oracle.along(np.array([1, 7]), fit.u)
-    for j, change in zip((1, 7), found, strict=True):
+    others, changes = np.setdiff1d(np.arange(8), support), []
+    for j, (change, t) in zip(others, np.transpose(oracle.along(others, fit.u)), strict=True):
         best = minimize_scalar(lambda t, j=j: value(w + t * np.eye(8)[j], fit.b), tol=1e-12)
         assert fit.objective + change == pytest.approx(best.fun, rel=1e-9)
+        assert t == pytest.approx(best.x, rel=1e-3, abs=1e-5)
+        changes.append(change)
+    found, t = oracle.best_along(fit.u, 0.0, support, 3)
+    assert found.tolist() == others[np.argsort(changes)[:3]].tolist()
+    assert t == pytest.approx(oracle.along(found, fit.u)[1], rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", FORMULAS)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from diht import __version__
-from diht.losses import ALL_LOSSES, LOSSES, losses_with_probabilities
+from diht.losses import ALL_LOSSES, LOSSES, as_loss, losses_with_probabilities
 from diht.report.text import printable
 from diht.solvers.loop import SOLVERS
 
@@ -119,8 +119,13 @@ def _whole(low: int, high: int | None = None) -> Callable[[str], int]:
     return parse
 
 
-def _k(text: str) -> int | str:
-    return text if text == "cv" else _whole(1)(text)
+def _k(text: str) -> int | range | str:
+    """Return a number of features, for "1:20" all from one to another, or "cv"."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        return text if text == "cv" else _whole(1)(text)
+    low = _whole(1)(first)
+    return range(low, _whole(low)(last) + 1)
 
 
 def _fraction(text: str) -> float:
@@ -158,6 +163,7 @@ _EXAMPLES = """\
 examples:
   diht fit                                   data that comes with scikit-learn
   diht fit patients.csv --target sick --k 5  a classifier with 5 features
+  diht fit patients.csv --target sick --k 1:20  a page with 20 of them
   diht fit patients.csv --target sick --k cv --test-fraction 0.2 --impute median
   diht fit prices.parquet --lam 0.01         the last column is the target
   diht fit rain.csv --target may --target june  two targets, the same features
@@ -183,6 +189,7 @@ Several classes share the K features: by the multinomial loss where logistic is
 asked for, else by the sum of the losses of each class against the rest. With
 --multiclass ovr each of them has K features of its own.
 {_losses("numbers", "regression")}.
+A loss takes its parameters in parentheses: "quantile(q=0.9)".
 
 --no-standardize is for columns that are comparable as they are, such as words
 of texts: a rare word divided by its tiny deviation gets huge entries.
@@ -193,6 +200,9 @@ K and L by cross-validation and takes the smallest K within one standard error
 of the best. Missing values are refused unless --impute says what to put: median
 or mean of a column, or the median with a column that says where; in a category
 they are a level of their own.
+
+--k 1:20 writes path.html in place of a model: one page with all of them, and
+what is proved of each.
 
 Ctrl-C ends the solve and reports the best so far; a second one quits.
 """
@@ -278,7 +288,7 @@ def _add_fit(parser: _Arguments) -> None:
     data.add_argument("--keep", action="append", metavar="NAME", help="column to use although it looks like an id")
     model = parser.add_argument_group("model")
     model.add_argument(
-        "--k", type=_k, default=10, metavar="K", help="how many features it may use, or cv to choose (default: 10)"
+        "--k", type=_k, default=10, metavar="K", help="features it may use, cv to choose, 1:20 for each (default: 10)"
     )
     model.add_argument("--lam", type=_positive, metavar="L", help="strength of the ridge (default: 0.001)")
     _add_loss(model, "see below (default: logistic or squared, as it fits)", *ALL_LOSSES)
@@ -376,7 +386,22 @@ def _add_standardize(group: _Arguments, summary: str, default: bool | None) -> N
 
 
 def _add_loss(group: _Arguments, summary: str, *names: str) -> None:
-    group.add_argument("--loss", choices=names, metavar="NAME", help=summary)
+    group.add_argument("--loss", type=_loss_among(names), metavar="NAME", help=summary)
+
+
+def _loss_among(names: tuple[str, ...]) -> Callable[[str], str]:
+    """Return what checks a loss: one of these names, with parameters or without."""
+
+    def checked(text: str) -> str:
+        if text.partition("(")[0] not in names:
+            raise argparse.ArgumentTypeError(f"invalid choice: {_shown(text)} (choose from {', '.join(names)})")
+        try:
+            as_loss(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return checked
 
 
 def _add_exact(group: _Arguments) -> None:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from diht.persistence.model import SavedModel
 from diht.persistence.schema import read_model, write_model
+from diht.tables.frame import is_frame
 
 if TYPE_CHECKING:
     from diht.estimators import SparseClassifier, SparseRegressor
@@ -112,7 +113,7 @@ class Predictor:
 
     def _check_width(self, X: Any) -> None:
         shape = getattr(X, "shape", None)
-        if shape is None or hasattr(X, "columns") or self.saved_.encoding is not None:
+        if shape is None or is_frame(X) or self.saved_.encoding is not None:
             return
         if len(shape) != 2:
             raise ValueError(f"Expected 2D array, got shape {shape}. Reshape your data.")

@@ -205,9 +205,9 @@ def saddle_point(
         return _not_negative(value + conjugate - loss.paired(a, u), size)
 
     nearest, _ = problem.constraint.threshold(v)
-    taken = 2.0 * v - nearest  # v itself, unless limits keep the nearest model from it
-    terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ taken])
-    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + np.abs(nearest) @ np.abs(taken)])
+    value = problem.constraint.value(v)
+    terms = np.array([w @ w - 2.0 * (w @ v) + value])
+    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + value])
     ridge = 0.5 * lam * float(_not_negative(terms, sizes)[0])
     return SaddlePoint(samples.total(fenchel, alpha, u), ridge, float(np.linalg.norm(w - nearest)))
 

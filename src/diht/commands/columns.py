@@ -6,6 +6,8 @@ import argparse
 import re
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from diht.datasets import Table
 from diht.estimators.table_encoder import TableEncoder, chosen_columns
 from diht.report.text import printable
@@ -38,9 +40,7 @@ class Chosen:
 def choose_columns(table: Table, arguments: argparse.Namespace) -> Chosen:
     """Take the columns that are asked for, but for those that look like ids; raise where a name is not among them."""
     asked = {name: getattr(arguments, name) for name in ("drop", "only", "keep")}
-    if table.feature_names is None or not (
-        isinstance(table.X, Frame) or (hasattr(table.X, "T") and not table.is_sparse)
-    ):
+    if table.feature_names is None or not isinstance(table.X, Frame | np.ndarray):
         given = next((f"--{name}" for name, names in (asked | {"impute": arguments.impute}).items() if names), None)
         if given:
             raise ValueError(f"argument {given}: needs a CSV or Parquet file, whose columns have names")

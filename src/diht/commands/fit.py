@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from diht.commands import warn
-from diht.commands.columns import choose_columns
+from diht.commands.columns import Chosen, choose_columns
 from diht.commands.scores import Scores, cross_validated, predictions, score_table, split
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
@@ -52,6 +52,9 @@ def fit(arguments: argparse.Namespace) -> None:
     loss, why = choose_loss(chosen.table, arguments.loss)
     classes = _classes(chosen.table, loss)
     _check_method(arguments, chosen.table, loss, len(classes))
+    if isinstance(arguments.k, range):
+        _fit_path(arguments, chosen, loss, why, classes)
+        return
     table, held_out = split(chosen.table, arguments.test_fraction, bool(classes), arguments.seed)
     estimator = _estimator(arguments, table, loss, chosen.encoder)
     with Interrupt() as interrupt:
@@ -120,6 +123,22 @@ def _choice(estimator: Any) -> str:
         f"smallest K within one standard error\nof the best mean score ({significant(mean[best], 4)}; the best, "
         f"{significant(mean[top], 4)}, is that of K = {results['param_k'][top]}, lam = {results['param_lam'][top]:g})"
     )
+
+
+def _fit_path(
+    arguments: argparse.Namespace, chosen: Chosen, loss: Loss, why: str, classes: Mapping[Label, int]
+) -> None:
+    """Fit a model for each k, and write the page of the path."""
+    from diht.commands.path import check_path_options, fit_path, write_path
+
+    check_path_options(arguments, len(classes))
+    table, held_out = split(chosen.table, arguments.test_fraction, bool(classes), arguments.seed)
+    plain = _WatchedClassifier if classes else _WatchedRegressor
+    asked = plain(k=arguments.k, lam=arguments.lam or _LAM, standardize=arguments.standardize)
+    opening = _opening(chosen.table, asked, loss, why, classes)
+    gone = _print("\n".join([opening, *chosen.lines()]) + "\n")
+    fitted = fit_path(arguments, table, loss, asked.lam, chosen.encoder)
+    write_path(arguments, fitted, held_out, gone)
 
 
 def _print(text: str) -> BrokenPipeError | None:
@@ -263,10 +282,15 @@ def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mappin
     if hasattr(estimator, "ks"):
         features = f"the number of features{' a class' * apart} chosen by cross-validation"
     else:
-        count = f"{estimator.k:,} feature{'s' * (estimator.k != 1)}"
-        features = f"at most {count}{' a class' * apart}, lam = {estimator.lam:g}"
+        features = f"{_allowed(estimator.k)}{' a class' * apart}, lam = {estimator.lam:g}"
     lines.append(f"Model    {spoken(fitted)} loss{why}; {features}{columns}")
     return "\n".join(lines)
+
+
+def _allowed(k: int | range) -> str:
+    if isinstance(k, range):
+        return f"at most {k[0]:,} to {k[-1]:,} features"
+    return f"at most {k:,} feature{'s' * (k != 1)}"
 
 
 def _targets_in_words(table: Table) -> str:
@@ -306,7 +330,7 @@ def _write_report(
         _bars(model, equation, label, effect)
         for label, equation, effect in zip(labels, model.equations, effects, strict=True)
     ]
-    count = f"{len(model.support)} of {model.n_features:,} features"
+    count = "{} of {:,} features".format(*model.counts)
     convergence = draw_convergence(curves, f"How far from the best possible? {spoken(model.loss)} loss, {count}")
     axis = "coefficient for one standard deviation of the feature" if model.standardize else "coefficient"
     coefficients = draw_coefficients(bars, f"Coefficients: {count}", axis + _direction(model) + _legend(model))

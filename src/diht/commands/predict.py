@@ -62,16 +62,17 @@ def read_for(
     """Read data for a model: with its columns by name, or as many of them as it knows."""
     names = model.input_names
     by_name = names is not None and not _are_numbered(names)
+    expected = model.n_features if names is None else len(names)
     table = read_table(
         path,
         targets,
-        n_features=None if by_name else model.n_features,
+        n_features=None if by_name else expected,
         needs_target=needs_target,
         zero_based=model.data.zero_based,
         max_features=max_features,
         texts=True,
     )
-    nameless, expected = names is None or table.feature_names is None, model.n_features if names is None else len(names)
+    nameless = names is None or table.feature_names is None
     if nameless and table.X.shape[1] != expected:
         raise ValueError(f"{path}: {table.X.shape[1]} features, where the model has {expected}")
     return table

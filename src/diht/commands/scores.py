@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.metrics import accuracy_score, brier_score_loss, log_loss, r2_score, roc_auc_score, root_mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 
 from diht.datasets import Table
 from diht.design import Design
 from diht.report.page import Predictions
+from diht.report.scores import scores
 
 __all__ = ["Scores", "cross_validated", "predictions", "score_table", "split"]
 
@@ -30,20 +30,8 @@ class Scores:
     @classmethod
     def of(cls, tested: Predictions, classes: Sequence[Any]) -> Scores:
         """Compute what suits the targets: accuracy, AUC, log loss and Brier score, or R2 and root mean squared error."""
-        y, predicted, likely = tested.y, tested.predicted, tested.probabilities
-        if not classes:
-            figures = {"R2": r2_score(y, predicted), "RMSE": root_mean_squared_error(y, predicted)}
-            return cls(tested.source, len(y), {name: float(value) for name, value in figures.items()})
-        codes = np.searchsorted(np.asarray(classes), y)
-        figures = {"accuracy": accuracy_score(y, predicted)}
-        if likely is not None:
-            labels = np.arange(len(classes))
-            if len(np.unique(codes)) == len(classes):
-                several = {"multi_class": "ovr"} if len(classes) > 2 else {}
-                figures["AUC"] = roc_auc_score(codes, likely if several else likely[:, 1], **several)
-            figures["log loss"] = log_loss(codes, likely, labels=labels)
-            figures["Brier"] = brier_score_loss(codes, likely, labels=labels, scale_by_half="auto")
-        return cls(tested.source, len(y), {name: float(value) for name, value in figures.items()})
+        figures = scores(tested.y, tested.predicted, tested.probabilities, list(classes) or None)
+        return cls(tested.source, len(tested.y), figures)
 
 
 def split(table: Table, fraction: float | None, classes: bool, seed: int) -> tuple[Table, Table | None]:
@@ -104,14 +92,14 @@ def _in_memory(table: Table, option: str) -> None:
         raise ValueError(f"argument {option}: needs rows in memory, {table.path} is on disk")
 
 
-def score_table(scores: Sequence[Scores]) -> str:
+def score_table(each_source: Sequence[Scores]) -> str:
     """Return the scores, one line a source."""
-    names = list(dict.fromkeys(name for each in scores for name in each.figures))
-    sources = [f"{each.source} ({each.n_samples:,} samples)" for each in scores]
+    names = list(dict.fromkeys(name for each in each_source for name in each.figures))
+    sources = [f"{each.source} ({each.n_samples:,} samples)" for each in each_source]
     width = max(map(len, sources))
     header = f"  {'':<{width}}" + "".join(f"  {name:>9}" for name in names)
     rows = [
         f"  {source:<{width}}" + "".join(f"  {each.figures.get(name, float('nan')):>9.4g}" for name in names)
-        for source, each in zip(sources, scores, strict=True)
+        for source, each in zip(sources, each_source, strict=True)
     ]
     return "\n".join(["How well does it predict?", header, *rows])

@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import constrained, n_choices
+from diht.constraints.groups import Structured, constrained, n_choices
 from diht.design import Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
@@ -37,7 +37,7 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
-from diht.losses import ALL_LOSSES, Loss
+from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
@@ -197,8 +197,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         names = [name for name, loss in ALL_LOSSES.items() if loss.task == self._task]
         if isinstance(self.loss, Loss) and self.loss.task == self._task:
             return self.loss
-        if isinstance(self.loss, str) and self.loss in names:
-            return ALL_LOSSES[self.loss]()
+        if isinstance(self.loss, str) and self.loss.partition("(")[0] in names:
+            return as_loss(self.loss)
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
 
     def _fitted_loss(self) -> Loss:
@@ -207,6 +207,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
+        if isinstance(self.k, Constraint):
+            return self._with_limits(self.k, n_features)
         k = Cardinality(self.k).k
         keep, groups, signs, limits = self._wanted(n_features)
         choices = n_choices(n_features, keep, groups)
@@ -217,6 +219,15 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
                 f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
             )
         return constrained(min(k, choices), n_features, keep, groups, signs, limits)
+
+    def _with_limits(self, constraint: Constraint, n_features: int) -> Constraint:
+        """Return a constraint of one's own, with what `sign` and `bounds` ask for."""
+        if self.keep is not None or self.groups is not None:
+            raise ValueError("keep and groups cannot be used where k is a constraint")
+        constraint.check(n_features)
+        _, _, signs, limits = self._wanted(n_features)
+        free = constrained(n_features, n_features, sign=signs, bounds=limits)
+        return constraint if free.limits is None else Structured(constraint, free.unit_of(n_features), free.limits)
 
     def _wanted(self, n_features: int) -> Wanted:
         """Return what is asked of the columns of `coef_`."""
@@ -505,5 +516,6 @@ def blas_threads(n_jobs: int | None) -> AbstractContextManager[Any]:
 
 
 def declared(loss: Any) -> Any:
-    """Return the loss of a name; anything else as it is."""
-    return ALL_LOSSES[loss]() if isinstance(loss, str) and loss in ALL_LOSSES else loss
+    """Return the loss of a name, with its default parameters; anything else as it is."""
+    name = loss.partition("(")[0] if isinstance(loss, str) else None
+    return ALL_LOSSES[name]() if name in ALL_LOSSES else loss

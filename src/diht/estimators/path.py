@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
@@ -127,6 +128,8 @@ class Path(Sequence[PathPoint]):
         The number of samples, or the sum of their weights: information criteria count these as repetitions.
     constraint : Constraint
         What the models obey, whatever its k.
+    classes : tuple
+        The classes, sorted, where these are the targets: of two the second is the positive one.
     """
 
     points: tuple[PathPoint, ...]
@@ -134,6 +137,17 @@ class Path(Sequence[PathPoint]):
     loss: Loss
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
+    classes: tuple[Any, ...] = field(default=(), repr=False)
+
+    def __repr__(self) -> str:
+        from diht.report.path import path_text  # what only some need is imported there
+
+        return path_text(self)
+
+    def _repr_html_(self) -> str:
+        from diht.report.path import path_html
+
+        return path_html(self)
 
     def without_proof(self) -> Path:
         """Return the path as a stored estimator holds it: nothing is as long as the samples."""
@@ -236,6 +250,31 @@ class Path(Sequence[PathPoint]):
         if self.loss.is_likelihood:
             columns |= {name: self.criterion(name) for name in CRITERIA}
         return DataFrame(columns)
+
+    def report(self, path: str | os.PathLike[str], X: Any = None, y: ArrayLike | None = None) -> None:
+        """Write a page on the path: one HTML file that needs nothing else, with sliders over k and lam.
+
+        For each k and lam it shows the features with their coefficients, both bounds, what is proved of single features,
+        information criteria where the loss is a likelihood, and scores where samples are given.
+
+        Parameters
+        ----------
+        path : path-like
+            The file, replaced as a whole if it is there.
+        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+            Samples to score every model on, best such as were not used to fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Their targets; needed with X.
+        """
+        from diht.report.path import Known, write_path_page
+
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together, or neither of them")
+        tested = None
+        if X is not None:
+            rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+            tested = Known(rows, np.asarray(y)).checked(self)
+        write_path_page(self, os.fspath(path), tested)
 
     def plot(self, lam: float | None = None) -> Figure:
         """Draw objective and bound, the coefficients, and which features are proved to be in, against k; needs matplotlib.
@@ -364,7 +403,7 @@ def sparse_path(
         problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
         results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
-        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint)
+        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes)
 
     kept = "the path has the points that were solved so far"
     with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
@@ -388,6 +427,7 @@ class _Data(Protocol):
     names: tuple[str, ...] | None
     n_samples: float
     loss: Loss
+    classes: tuple[Any, ...]
 
     def problem(self, constraint: Constraint, lam: float, fit_intercept: bool, standardize: bool) -> Problem:
         """State the problem."""
@@ -409,7 +449,7 @@ class _Here:
             X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
         set_seen(given, data, self.names)
         n, self.n_features = X.shape
-        self._y, self.loss = as_targets(y, loss)
+        self._y, self.loss, self.classes = as_targets(y, loss)
         self._s, self._offset, self._design = normalised_weights(sample_weight, n), offset, as_design(X, n_jobs)
         self.n_samples = counted(sample_weight, n)
 
@@ -427,6 +467,7 @@ class _There:
         self._data, self.names, self.n_features = data, data.names, data.samples.design.shape[1]
         self.n_samples, self.loss = data.weight, loss
         targets = Targets(data.samples.y)
+        self.classes = () if data.classes is None else tuple(data.classes.tolist())
         if data.classes is not None:
             _check_coupled(len(data.classes), loss)
             targets, self.loss = class_targets_there(data.samples, len(data.classes), loss)
@@ -511,17 +552,17 @@ def checked_lams(lams: float | Sequence[float]) -> list[float]:
     return [float(lam) for lam in values]
 
 
-def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss]:
-    """Return targets as a problem wants them, and the loss of so many classes, if they are any."""
+def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss, tuple[Any, ...]]:
+    """Return targets as a problem wants them, the loss of so many classes, if they are any, and these."""
     array = np.asarray(y)
     if loss.task != "classification":
-        return array, loss
+        return array, loss, ()
     check_classification_targets(array)
     classes, codes = np.unique(array, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got {len(classes)}")
     _check_coupled(len(classes), loss)
-    return class_targets(len(classes), codes, loss)
+    return *class_targets(len(classes), codes, loss), tuple(classes.tolist())
 
 
 def _check_coupled(n_classes: int, loss: Loss) -> None:

@@ -41,13 +41,15 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    k : int, default=10
-        The largest number of features used. More than there are: all of them, with a warning.
+    k : int or Constraint, default=10
+        The largest number of features used. More than there are: all of them, with a warning. Or what `diht.per_group` (at most so
+        many of each group) and `diht.within_budget` (features have costs) return; without `keep` and `groups` then.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="squared"
-        The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss and
-        "poisson" for half the Poisson deviance of counts with mean exp(u); or an object of `diht.losses` or of your own.
+        The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss,
+        "quantile(q=0.9)" for the pinball loss of a quantile, "poisson" for half the Poisson deviance of counts with mean exp(u),
+        "negative_binomial(dispersion=0.5)", "gamma" and "tweedie(power=1.5)"; or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
         The method: a name in `diht.solvers.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
@@ -219,8 +221,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
             The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            The targets; for the Poisson loss not negative. Several targets share the k features: the losses and ridges of their
-            models add up.
+            The targets; for losses of a mean exp(u) not negative, for the gamma loss positive. Several targets share the k
+            features: the losses and ridges of their models add up.
         sample_weight : array-like of shape (n_samples,), optional
             Nonnegative weights; only their ratios matter.
         offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
@@ -278,7 +280,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
             Predictions, of X's floating point type: x.w + b, or the mean that the loss takes it for (`Loss.mean`), such as
-            exp(x.w + b) for the Poisson loss.
+            exp(x.w + b) for the Poisson, negative binomial, gamma and Tweedie losses.
         """
         mean: Array = self._loss().mean(self._linear(X, offset))
         return mean

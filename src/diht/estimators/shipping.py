@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.preprocessing import LabelBinarizer
@@ -24,6 +25,8 @@ from diht.solvers.loop import SOLVERS
 
 if TYPE_CHECKING:
     from diht.estimators import SparseClassifier, SparseRegressor
+    from diht.estimators.inference import Intervals
+    from diht.report.summary import Summary
     from diht.serving import Predictor
     from diht.tables import Encoding
 
@@ -43,6 +46,7 @@ _TYPES = """
     solvers.sweep.WiderBound solvers.tree.TreeBound solvers.tree.Leaf solvers.empty_columns.PaddedBound
     solvers.sufficient.CondensedBound
     estimators.path.Path estimators.path.PathPoint constraints.base.Cardinality constraints.base.Node constraints.groups.Structured
+    constraints.per_group.PerGroup constraints.budget.Budget
     constraints.limits.Limits
     persistence.model.SavedModel persistence.model.Structure persistence.model.Equation persistence.model.Figures
     persistence.model.Data serving.Predictor
@@ -138,6 +142,49 @@ class ShippingMixin:
         if (X is None) != (y is None):
             raise ValueError("X and y must be given together, or neither of them")
         write_page(self._saved(), os.fspath(path), Story.of(self, X, y, offset))
+
+    def summary(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        intervals: Intervals | None = None,
+        offset: ArrayLike | None = None,
+    ) -> Summary:
+        """Return the model on one screen: a text when it is printed, tables in a notebook, a data frame by `to_frame`.
+
+        It has the features with their coefficients in the units of the data and per standard deviation, odds ratios for the
+        logistic loss (rate ratios for counts), drop costs, and the certificate in a sentence. A drop cost is what every model
+        without the feature costs more, at least; it is there where it is proved.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+            Samples to score the model on, best such as were not used to fit.
+        y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Their targets; needed with X.
+        intervals : Intervals, optional
+            What `bootstrap` returns for this model. On fixed features these know nothing of the selection.
+        offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
+            Known parts of the predictions, as in `predict` of a regressor.
+
+        Returns
+        -------
+        Summary
+        """
+        from diht.report.summary import Summary
+
+        if (X is None) != (y is None):
+            raise ValueError("X and y must be given together, or neither of them")
+        return Summary.of(self, self._saved(), X, y, offset, intervals)
+
+    def _html_repr(self) -> str:
+        """Return what a notebook shows: scikit-learn's diagram and, of a fitted model, the summary."""
+        diagram: str = super()._html_repr()  # type: ignore[misc]
+        try:
+            return diagram + self.summary()._repr_html_()
+        except (NotFittedError, ValueError):  # not fitted, or without a certificate
+            return diagram
 
     def reduced(self) -> Predictor:
         """Return the model by itself: it needs the columns of its own features only, in any order, and numpy alone.

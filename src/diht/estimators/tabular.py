@@ -138,7 +138,7 @@ def encoded(estimator: Any, X: Any, *y: Any, reset: bool, ensure_all_finite: boo
 def check_kinds(X: Any) -> None:
     """Raise where a column of a data frame, or an array, holds dates."""
     kinds = getattr(X, "dtypes", None)
-    if kinds is not None and hasattr(X, "columns"):
+    if kinds is not None and is_frame(X):
         for name, kind in zip(X.columns, kinds, strict=True):
             refuse_dates(f"column {name!r} of X", kind)
     elif hasattr(X, "dtype"):

@@ -112,5 +112,4 @@ class Logistic(Loss):
 def _expit(t: Array) -> Array:
     """Return 1 / (1 + exp(-t)) without overflow."""
     xp = namespace(t)
-    e = xp.exp(-xp.abs(t))
-    return xp.where(t >= 0, 1.0, e) / (1.0 + e)
+    return xp.exp(xp.clip(t, None, 0.0)) / (1.0 + xp.exp(-xp.abs(t)))

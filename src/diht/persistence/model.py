@@ -208,14 +208,14 @@ class Structure:
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> Structure:
         """Take what an estimator was given, if it takes such things."""
-        from diht.constraints.groups import _signs, _units, features_given
+        from diht.constraints.groups import _signs, features_given, units_of_labels
         from diht.constraints.limits import limits_of
 
         keep, groups, sign, bounds = estimator._wanted(n_features)
         if keep is None and groups is None and sign is None and bounds is None:
             return cls()
         kept = features_given("keep", keep, n_features)
-        units = _units(groups, n_features)
+        units = units_of_labels(groups, n_features)
         signs = _signs(sign, n_features)
         return cls(
             tuple(np.flatnonzero(np.isin(units, units[kept])).tolist()),
@@ -354,6 +354,10 @@ class SavedModel:
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
+        from diht.constraints.base import Constraint
+
+        if isinstance(estimator.k, Constraint):
+            raise ValueError(f"a model with {estimator.k} can be pickled, but not written to JSON or reported")
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None
@@ -434,6 +438,18 @@ class SavedModel:
     def name(self, index: int) -> str:
         """Return the name of a feature, or its number where it has none."""
         return feature_name(index, self.feature_names, self.data.zero_based)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many features it uses, and of how many: columns of a table that was encoded, each once."""
+        if self.encoding is None:
+            return len(self.support), self.n_features
+        return len(self.encoding.needed(self.support)), len(self.encoding.needed())
+
+    @property
+    def columns_in_words(self) -> str:
+        """What to call the columns of X."""
+        return "features" if self.encoding is None else "encoded columns"
 
     @property
     def counts_columns(self) -> bool:

@@ -67,7 +67,7 @@ class Moreau(Loss):
     def kernel(self) -> tuple[int, float, float, float] | None:
         """That of the same pieces with another mu, where the loss is made of such."""
         pieces = self.base.pieces
-        return None if pieces is None else (0, self.mu, pieces.low, pieces.high)
+        return None if pieces is None else pieces._replace(mu=self.mu).numbers
 
 
 @dataclass(frozen=True)
@@ -92,16 +92,16 @@ class Central(Loss):
     @property
     def mu(self) -> float:
         """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
-        mu, low, high = self._pieces
-        width = high - low
-        return mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
+        pieces = self._pieces
+        width = pieces.high - pieces.low
+        return pieces.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
 
     def derivative(self, u: Any, y: Any) -> Any:
         """The point of the domain where the derivative of the conjugate is u."""
         from diht.samples.central_slopes import central_slopes
 
         out = np.empty_like(u)
-        central_slopes(u, y, *self._pieces, self.tau, out)
+        central_slopes(u, y, self._pieces.numbers, self.tau, out)
         return out
 
     def value(self, u: Any, y: Any) -> Any:
@@ -135,4 +135,4 @@ class Central(Loss):
 
     def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
         """The pieces of the base, and tau."""
-        return (0, *self._pieces), self.tau
+        return self._pieces.numbers, self.tau

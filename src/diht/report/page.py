@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
@@ -37,7 +37,22 @@ if TYPE_CHECKING:
     from diht.estimators.path import Path
     from diht.result import Model, Result
 
-__all__ = ["Predictions", "Story", "write_page"]
+__all__ = [
+    "PAGE_CSS",
+    "Predictions",
+    "Story",
+    "charts_of",
+    "feature_tables",
+    "figure_tiles",
+    "paragraphs",
+    "path_bounds",
+    "path_coefficients",
+    "section",
+    "text_of",
+    "tile_row",
+    "verdict",
+    "write_page",
+]
 
 Vector = NDArray[np.float64]
 
@@ -53,7 +68,7 @@ _LARGEST = 2.0  # multiple of the model's norm to which gaps are drawn
 _NARROWER = 0.01  # by how much at least, in relative gap, for the chart to be drawn
 _NEAR = 0.1  # by how much more, relative to the objective, they cost at most
 
-_CSS = """
+PAGE_CSS = """
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:12px}
 .tile b{display:block;font-size:1.35rem;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums}
 .tile span{font-size:.85rem;color:var(--faint)}
@@ -170,33 +185,35 @@ def write_page(model: SavedModel, path: str, story: Story) -> None:
 def page(model: SavedModel, story: Story) -> str:
     """Return the text of the report."""
     sections = [
-        _section("How good is it?", _certificate(model, story)),
-        _section("Features", _features(model, story)),
-        _section("How the proof came about", _convergence(model, story)),
-        _section("How many features?", _choice(model, story)),
-        _section("What it predicts", "" if story.tested is None else _tested(model, story.tested)),
-        _section("Nearly as good", _ties(model, story)),
+        section("How good is it?", _certificate(model, story)),
+        section("Features", feature_tables(model, story.results)),
+        section("How the proof came about", _convergence(model, story)),
+        section("How many features?", _choice(model, story)),
+        section("What it predicts", "" if story.tested is None else _tested(model, story.tested)),
+        section("Nearly as good", _ties(model, story)),
     ]
     title = f"A model with {_of_all(model)}"
-    return document(title, _CSS + style(), _head(model, title), "".join(sections), _foot(model))
+    return document(title, PAGE_CSS + style(), _head(model, title), "".join(sections), _foot(model))
 
 
-def _section(heading: str, content: str) -> str:
+def section(heading: str, content: str) -> str:
+    """Return a section of the page, if it has any content."""
     return f"<section><h2>{escape(heading)}</h2>{content}</section>\n" if content else ""
 
 
-def _text(words: str, width: int | None = None) -> str:
+def text_of(words: str, width: int | None = None) -> str:
     """Return any text as HTML, without control characters."""
     return escape(printable(words, width))
 
 
-def _paragraphs(*sentences: str) -> str:
-    return "".join(f"<p>{_text(sentence)}</p>" for sentence in sentences if sentence)
+def paragraphs(*sentences: str) -> str:
+    """Return texts as paragraphs."""
+    return "".join(f"<p>{text_of(sentence)}</p>" for sentence in sentences if sentence)
 
 
 def _of_all(model: SavedModel) -> str:
-    used = len(model.support)
-    return f"{used:,} of {model.n_features:,} feature{'s' * (model.n_features != 1)}"
+    used, known = model.counts
+    return f"{used:,} of {known:,} feature{'s' * (known != 1)}"
 
 
 def _labels(model: SavedModel) -> list[str]:
@@ -216,7 +233,7 @@ def _head(model: SavedModel, title: str) -> str:
     data = model.data
     targets = model.targets or ()
     facts = {
-        "data": f"{'' if data.file is None else data.file + ': '}{data.n_samples:,} samples, {model.n_features:,} features",
+        "data": f"{'' if data.file is None else data.file + ': '}{data.n_samples:,} samples, {model.counts[1]:,} features",
         "targets" if len(targets) > 1 else "target": _listed(targets),
         "classes": _listed(model.classes or ()),
         "allowed": allowed(model),
@@ -226,9 +243,9 @@ def _head(model: SavedModel, title: str) -> str:
         "date": datetime.fromisoformat(model.date).strftime("%Y-%m-%d %H:%M %Z").strip(),
     }
     lines = "".join(
-        f'<tr><th scope="row">{name}</th><td>{_text(said)}</td></tr>' for name, said in facts.items() if said
+        f'<tr><th scope="row">{name}</th><td>{text_of(said)}</td></tr>' for name, said in facts.items() if said
     )
-    return f'<h1>{_text(title)}</h1><div class="scroll"><table class="about">{lines}</table></div>'
+    return f'<h1>{text_of(title)}</h1><div class="scroll"><table class="about">{lines}</table></div>'
 
 
 def _parameters(model: SavedModel) -> str:
@@ -251,19 +268,22 @@ def _certificate(model: SavedModel, story: Story) -> str:
     worst = model.worst
     tol = max(story.tol, worst.relative_gap if worst.status is Status.OPTIMAL else 0.0)
     meaning, definition = certificate_sentences(model, tol)
-    kind, word = (
-        ("yes", "✓ best possible") if worst.relative_gap <= tol else ("part", f"within {percent(worst.relative_gap)}")
-    )
-    if worst.relative_gap > max(tol, WIDE):
-        kind, word = "none", "wide gap"
-    badge = f'<p><span class="badge {kind}">{word}</span></p>'
-    figures = _class_figures(model) if len(model.certificates) > 1 else _tiles(model)
-    faint = f'<p class="faint">{_text(definition)}</p>'
-    card = f'<div class="card"><div>{badge}{_paragraphs(meaning)}</div>{figures}<div>{faint}</div></div>'
+    figures = _class_figures(model) if len(model.certificates) > 1 else figure_tiles(model)
+    faint = f'<p class="faint">{text_of(definition)}</p>'
+    card = f'<div class="card"><div>{verdict(worst.relative_gap, tol)}{paragraphs(meaning)}</div>{figures}<div>{faint}</div></div>'
     return card + ("" if worst.relative_gap <= tol else _bounded(model))
 
 
-def _tiles(model: SavedModel) -> str:
+def verdict(gap: float, tol: float) -> str:
+    """Return in two words how good a model with a relative gap is."""
+    kind, word = ("yes", "✓ best possible") if gap <= tol else ("part", f"within {percent(gap)}")
+    if gap > max(tol, WIDE):
+        kind, word = "none", "wide gap"
+    return f'<p><span class="badge {kind}">{word}</span></p>'
+
+
+def figure_tiles(model: SavedModel) -> str:
+    """Return objective, lower bound and gap."""
     figures = model.worst
     figure = shown(figures.objective, figures.lower_bound)
     tiles = {
@@ -271,12 +291,13 @@ def _tiles(model: SavedModel) -> str:
         "lower bound: no model allowed is below": figure.lower_bound,
         f"gap, {percent(figures.relative_gap)} of the objective": figure.gap,
     }
-    return _tile_row(tiles)
+    return tile_row(tiles)
 
 
-def _tile_row(tiles: Mapping[str, str]) -> str:
+def tile_row(tiles: Mapping[str, str]) -> str:
+    """Return figures, each by what it means, as tiles."""
     parts = "".join(
-        f'<div class="tile"><b>{_text(value)}</b><span>{_text(word)}</span></div>' for word, value in tiles.items()
+        f'<div class="tile"><b>{text_of(value)}</b><span>{text_of(word)}</span></div>' for word, value in tiles.items()
     )
     return f'<div class="tiles">{parts}</div>'
 
@@ -290,7 +311,7 @@ def _bounded(model: SavedModel) -> str:
         "whose coefficients, together, are at most so many times as large as this model's (in Euclidean norm"
         f"{', on standardised columns' if model.standardize else ''}; the intercept apart). Of larger ones it says nothing."
     )
-    return _charts(charts, "norm", note)
+    return charts_of(charts, "norm", note)
 
 
 def _narrowing(figures: Figures) -> float:
@@ -325,19 +346,20 @@ def _class_figures(model: SavedModel) -> str:
 # ---------------------------------------------------------------------------------------------------------- features
 
 
-def _features(model: SavedModel, story: Story) -> str:
-    effects = model.effects(story.results)
+def feature_tables(model: SavedModel, results: Sequence[Result]) -> str:
+    """Return the features of each equation, and what the columns mean; `results` know the effects of standard deviations."""
+    effects = model.effects(results)
     tables = "".join(
         f"<div>{_heading(named(model, equation))}{_feature_table(model, equation, effect)}</div>"
         for equation, effect in zip(model.equations, effects, strict=True)
     )
     return (
-        f'<div class="classes">{tables}</div>{_paragraphs(direction(model), _required(model, effects[0] is not None))}'
+        f'<div class="classes">{tables}</div>{paragraphs(direction(model), _required(model, effects[0] is not None))}'
     )
 
 
 def _heading(label: str) -> str:
-    return f"<h3>{_text(label)}</h3>" if label else ""
+    return f"<h3>{text_of(label)}</h3>" if label else ""
 
 
 def _of_group(model: SavedModel) -> str:
@@ -371,7 +393,7 @@ def _feature_row(model: SavedModel, equation: Equation, j: int, size: Vector, ha
     share = 50 * abs(size[j]) / np.abs(size).max()
     ink, side = ("blue", "left") if size[j] > 0 else ("orange", "right")
     bar = f'<span class="bar m-{ink}"><i style="{side}:50%;width:{share:.1f}%"></i></span>'
-    cells = [f"<td>{_text(model.name(equation.indices[j]))}{badge}</td>"]
+    cells = [f"<td>{text_of(model.name(equation.indices[j]))}{badge}</td>"]
     cells.append(f"<td>{significant(equation.values[j], 5)}{'' if has_effects else bar}</td>")
     if has_effects:
         cells.append(f"<td>{significant(size[j], 4)}{bar}</td>")
@@ -401,7 +423,7 @@ def _required(model: SavedModel, has_effects: bool) -> str:
     excluded = model.worst.excluded
     if len(model.certificates) == 1 and excluded:
         sentences.append(
-            f"Of the {model.n_features:,} features {excluded:,} are proved to be in no best possible model."
+            f"Of the {model.n_features:,} {model.columns_in_words} {excluded:,} are proved to be in no best possible model."
         )
     return " ".join(sentences)
 
@@ -409,12 +431,15 @@ def _required(model: SavedModel, has_effects: bool) -> str:
 # ------------------------------------------------------------------------------------------------------------ charts
 
 
-def _charts(charts: Sequence[Chart], name: str, note: str = "") -> str:
+def charts_of(
+    charts: Sequence[Chart], name: str, note: str = "", attributes: Callable[[Chart], str] = lambda chart: ""
+) -> str:
+    """Return charts side by side, with a note under them; `name` makes their ids unique in the page."""
     if not charts:
         return ""
-    drawn = "".join(chart.svg(f"{name}-{i}") for i, chart in enumerate(charts[:_CHARTS]))
+    drawn = "".join(chart.svg(f"{name}-{i}", attributes(chart)) for i, chart in enumerate(charts[:_CHARTS]))
     more = f" The first {_CHARTS} of {len(charts)} are shown." if len(charts) > _CHARTS else ""
-    said = f'<p class="faint">{_text(note + more)}</p>' if note + more else ""
+    said = f'<p class="faint">{text_of(note + more)}</p>' if note + more else ""
     return f'<div class="card"><div class="charts">{drawn}</div>{said}</div>'
 
 
@@ -429,7 +454,7 @@ def _convergence(model: SavedModel, story: Story) -> str:
     steps = sum(result.n_iter for result in story.results)
     seconds = sum(result.seconds for result in story.results)
     note = f"Solved with {story.results[0].solver}: {steps:,} steps in {significant(seconds, 3)} s." if charts else ""
-    return _charts(charts, "trace", note)
+    return charts_of(charts, "trace", note)
 
 
 def _closing(curve: Curve, title: str) -> Chart:
@@ -461,15 +486,15 @@ def _choice(model: SavedModel, story: Story) -> str:
     """Draw the scores, and the path of the lam that was chosen."""
     charts = [] if story.scores is None else [_scores(model, story)]
     for label, path in zip(_labels(model), story.paths, strict=False):
-        charts.append(_path_bounds(model, path, label))
-        charts.append(_path_coefficients(model, path, label))
+        charts.append(path_bounds(model, path, label))
+        charts.append(path_coefficients(model, path, label))
     said = {
         "score": "k and lam have the best mean score of the folds; the band is one standard deviation of the folds' scores.",
         "1se": "k is the smallest within one standard error of the best mean score of the folds; the band is one standard "
         "deviation of the folds' scores.",
     }
     by_criterion = f"k and lam have the least {story.criterion.upper()} of the path of all samples."
-    return _charts([chart for chart in charts if chart.series], "path", said.get(story.criterion, by_criterion))
+    return charts_of([chart for chart in charts if chart.series], "path", said.get(story.criterion, by_criterion))
 
 
 def _scores(model: SavedModel, story: Story) -> Chart:
@@ -492,7 +517,8 @@ def _scores(model: SavedModel, story: Story) -> Chart:
     return Chart(title, subtitle, "k", series, rules=_chosen(model), x_whole=True, from_zero=False)
 
 
-def _path_bounds(model: SavedModel, path: Path, label: str) -> Chart:
+def path_bounds(model: SavedModel, path: Path, label: str) -> Chart:
+    """Draw objectives and lower bounds of the model's lam against k."""
     points = path.at(model.lam)
     ks, P, D = (_floats(getattr(point, name) for point in points) for name in ("k", "objective", "lower_bound"))
     series = [Series("objective", ks, P, D, P), Series("lower bound", ks, D, ink="orange")]
@@ -505,7 +531,8 @@ def _chosen(model: SavedModel) -> list[tuple[float, str]]:
     return [(float(model.k), f"k = {model.k}")]
 
 
-def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
+def path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
+    """Draw the largest coefficients of the model's lam against k."""
     points = path.at(model.lam)
     used = np.unique(np.concatenate([point.support for point in points]))
     W = np.stack(
@@ -528,7 +555,7 @@ def _path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
 
 def _tested(model: SavedModel, tested: Predictions) -> str:
     note = (
-        f"<p>{len(tested.y):,} samples ({_text(tested.source)}). If these are the samples that were fitted, figures for new "
+        f"<p>{len(tested.y):,} samples ({text_of(tested.source)}). If these are the samples that were fitted, figures for new "
         "samples will be worse.</p>"
     )
     return note + (_regressions(model, tested) if model.classes is None else _classification(model, tested))
@@ -565,7 +592,7 @@ def _regression(y: Vector, u: Vector, name: str) -> str:
         Chart("Residuals", "target less prediction", "prediction", [errors, zero], from_zero=False),
         Chart("Targets", "target", "prediction", [values, same], from_zero=False),
     ]
-    return f'<div class="card">{_tile_row(tiles)}</div>{_charts(charts, name)}'
+    return f'<div class="card">{tile_row(tiles)}</div>{charts_of(charts, name)}'
 
 
 def _classification(model: SavedModel, tested: Predictions) -> str:
@@ -580,8 +607,8 @@ def _classification(model: SavedModel, tested: Predictions) -> str:
     note += " The band shows where the true frequency is in 95 of 100 cases (Wilson's interval)." * (
         len(model.classes) == 2
     )
-    card = f'<div class="card">{_tile_row(tiles)}{_confusion(model, y, u)}</div>'
-    return card + _charts(charts, "calibration", note)
+    card = f'<div class="card">{tile_row(tiles)}{_confusion(model, y, u)}</div>'
+    return card + charts_of(charts, "calibration", note)
 
 
 def _confusion(model: SavedModel, y: NDArray[np.int64], u: NDArray[np.int64]) -> str:
@@ -590,7 +617,7 @@ def _confusion(model: SavedModel, y: NDArray[np.int64], u: NDArray[np.int64]) ->
         return ""
     counts = np.zeros((len(model.classes),) * 2, dtype=np.int64)
     np.add.at(counts, (y, u), 1)
-    names = [_text(str(label), 24) for label in model.classes]
+    names = [text_of(str(label), 24) for label in model.classes]
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     body = "".join(
         f'<tr><th scope="row">{names[i]}</th>'
@@ -646,7 +673,7 @@ def _ties(model: SavedModel, story: Story) -> str:
     if not parts:
         return ""
     note = "Other choices of features that the search met, the best first. There may be more; none is below the lower bound."
-    return _paragraphs(note) + "".join(parts)
+    return paragraphs(note) + "".join(parts)
 
 
 def _tie_table(model: SavedModel, result: Result, own: set[int], others: Sequence[Model]) -> str:
@@ -664,5 +691,5 @@ def _tie_table(model: SavedModel, result: Result, own: set[int], others: Sequenc
 
 
 def _names(model: SavedModel, features: set[int]) -> str:
-    names = [_text(model.name(j), 40) for j in sorted(features)]
+    names = [text_of(model.name(j), 40) for j in sorted(features)]
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "") or "–"

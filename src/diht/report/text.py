@@ -30,6 +30,7 @@ __all__ = [
     "quoted",
     "significant",
     "spoken",
+    "wrapped",
 ]
 
 WIDTH = 100
@@ -111,7 +112,8 @@ def _summed(model: SavedModel) -> str:
     return f", summed over the {len(model.equations)} {'targets' if model.classes is None else 'classes'},"
 
 
-def _wrapped(*sentences: str) -> str:
+def wrapped(*sentences: str) -> str:
+    """Return sentences as lines of a text."""
     return textwrap.fill(" ".join(filter(None, sentences)), WIDTH, break_long_words=False, break_on_hyphens=False)
 
 
@@ -176,7 +178,7 @@ def _required(model: SavedModel) -> str:
         )
     if len(model.certificates) == 1 and (out := model.worst.excluded):
         sentences.append(
-            f"{out:,} of the {model.n_features:,} features {_are(out)} proved to be in no best possible model."
+            f"{out:,} of the {model.n_features:,} {model.columns_in_words} {_are(out)} proved to be in no best possible model."
         )
     return " ".join(sentences)
 
@@ -273,9 +275,12 @@ def _meaning(model: SavedModel, context: Context) -> str:
     who = "This" if context.fitted else "Your"
     each = " (for the worst of the classes)" if len(model.certificates) > 1 else ""
     if gap <= context.tol:
+        figure = shown(model.worst.objective, model.worst.lower_bound)
+        optimal = figure.lower_bound == "proved optimal"
+        up_to = "" if optimal else f", up to {percent(gap)} of its objective"
         return (
-            f"{who} model is the best possible with {limit}, up to {percent(gap)} of its objective{each}: no other "
-            "choice of features, with whatever coefficients, can be better by more than that."
+            f"{who} model is the best possible with {limit}{up_to}{each}: no other choice of features, with whatever "
+            f"coefficients, can be better by more than {figure.gap if optimal else 'that'}."
         )
     return (
         f"{who} model is within {percent(gap)} of the best possible with {limit}{each}: whichever features are chosen "
@@ -351,8 +356,8 @@ def certificate_in_words(model: SavedModel, context: Context, findings: Sequence
             None,
             [
                 f"How good is it?\n{figures}",
-                _wrapped(_meaning(model, context), _definition(model)),
-                "" if any(finding.better for finding in findings) else _wrapped(_advice(model, context)),
+                wrapped(_meaning(model, context), _definition(model)),
+                "" if any(finding.better for finding in findings) else wrapped(_advice(model, context)),
                 findings_in_words(model, findings) if findings else "",
             ],
         )
@@ -436,6 +441,6 @@ def fit_report(model: SavedModel, effects: Sequence[NDArray[np.float64] | None],
     ] + _more_classes(model)
     note = "Stopped by Ctrl-C: this is the best model found so far." if context.interrupted else ""
     units = "The coefficients are in the units of the data." if model.standardize else ""
-    words = _wrapped(direction(model), units, _fewer(model, context))
-    proved = _wrapped(_required(model))
+    words = wrapped(direction(model), units, _fewer(model, context))
+    proved = wrapped(_required(model))
     return "\n\n".join(filter(None, [note, *tables, words, proved, certificate_in_words(model, context)]))

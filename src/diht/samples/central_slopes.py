@@ -5,11 +5,12 @@ As in :mod:`diht.design.kernels`, importing this module imports numba, and a los
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from diht.design.kernels import DERIVATIVE, Array, dual_step, jit
+from diht.design.kernels import DERIVATIVE, Array, dual_step, ends_of, jit
 
 _U = 2.0**-53  # unit roundoff of float64
 _MAX_EVALUATIONS = 200  # of a function whose root is sought
@@ -27,20 +28,33 @@ def central_room(excess: float, mu: float, tau: float) -> float:
 
 
 @jit
-def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: float) -> float:
-    """Return the a inside ``(low, high)`` with ``y + mu a - tau/(a - low) + tau/(high - a) = u``; the ends are those for y > 0.
+def central_straight(d: float, low: float, high: float, tau: float) -> float:
+    """Return the a inside ``(low, high)`` with ``tau/(high - a) - tau/(a - low) = d``, by its distance from the nearer end."""
+    half = 0.5 * (high - low)
+    far = half * abs(d)
+    root = math.sqrt(tau * tau + far * far)
+    room = half * tau * (1.0 + tau / (root + far)) / (tau + root)
+    if d > 0.0:
+        return high - room if high - room < high else float(np.nextafter(high, low))
+    return low + room if low + room > low else float(np.nextafter(low, high))
+
+
+@jit
+def central_slope(u: float, y: float, code: int, mu: float, low: float, high: float, tau: float) -> float:
+    """Return the a inside F with ``y + mu a - tau/(a - low) + tau/(high - a) = u``, for the loss of these numbers.
 
     The left side increases with a, from minus to plus infinity: Newton's method in a bracket that shrinks around the root, from the
     root with the barrier of one end alone, the nearer one, until rounding is all that is left of the difference of the two sides,
     or a step moves a no more: near an end that is not zero a - low and high - a have few digits.
     """
-    if y <= 0.0:
-        low, high = -high, -low
+    low, high = ends_of(y, code, low, high)
     d = u - y
     from_high = central_room(d - mu * high, mu, tau) if high < np.inf else np.inf
     from_low = central_room(mu * low - d, mu, tau) if low > -np.inf else np.inf
     if low == -np.inf or high == np.inf:
         return high - from_high if low == -np.inf else low + from_low
+    if mu == 0.0:
+        return central_straight(d, low, high, tau)
     left, right, middle = low, high, 0.5 * (low + high)
     a: float
     if from_high < from_low:  # the root is in the upper half
@@ -71,10 +85,11 @@ def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: f
 
 
 @jit
-def central_slopes(u: Array, y: Array, mu: float, low: float, high: float, tau: float, out: Array) -> None:
+def central_slopes(u: Array, y: Array, loss: Any, tau: float, out: Array) -> None:
     """Write :func:`central_slope` of every entry."""
+    code, mu, low, high = loss
     for i in range(u.size):
-        out[i] = central_slope(u[i], y[i], mu, low, high, tau)
+        out[i] = central_slope(u[i], y[i], code, mu, low, high, tau)
 
 
 @jit
@@ -84,7 +99,7 @@ def total_slope(loss: Any, tau: float, u: Array, b: float, y: Array, s: Array) -
     total = 0.0
     if tau > 0.0:
         for i in range(u.size):
-            total += s[i] * central_slope(u[i] + b, y[i], mu, low, high, tau)
+            total += s[i] * central_slope(u[i] + b, y[i], code, mu, low, high, tau)
     else:
         for i in range(u.size):
             total += s[i] * dual_step(DERIVATIVE, 0.0, u[i] + b, y[i], 0.0, code, mu, low, high)

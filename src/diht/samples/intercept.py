@@ -20,7 +20,7 @@ from diht.losses import Loss
 if TYPE_CHECKING:
     from diht.samples import Rows, Samples
 
-__all__ = ["added", "balanced", "best_intercept", "increasing_root", "root_in_batches", "rounding"]
+__all__ = ["SHORT", "added", "balanced", "best_intercept", "increasing_root", "root_in_batches", "rounding"]
 
 Vector = NDArray[np.float64]
 
@@ -30,7 +30,7 @@ _SHARP = 1 / 16  # ratio of two values of h from which on a secant counts as con
 _BATCH_WIDTH, _MOST_BATCHES = 1e-3, 40  # first step outwards from the start, relative to it; batches of values
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of the rounding error below which a derivative counts as zero
-_SHORT = 10_000  # terms up to which numpy computes a sum
+SHORT = 10_000  # terms up to which numpy computes a sum
 
 
 def added(sums: Iterable[float]) -> float:
@@ -124,27 +124,23 @@ def _illinois(
 def best_intercept(samples: Samples, loss: Loss, u: Rows, start: float = 0.0, compiled: bool = False) -> float:
     """Minimiser over b of sum_i s_i l(u_i + b, y_i).
 
-    Secants are followed as long as each halves the slope, unless the loss is one of straight and quadratic pieces. `compiled` says
-    that so many intercepts are wanted that compiled sums, where the loss has them, pay however short they are.
+    Secants or Newton's steps are followed as long as each halves the slope, unless the loss is one of straight and quadratic
+    pieces. `compiled` says that so many intercepts are wanted that compiled sums pay, where the loss has them, however short.
     """
-
-    def slopes(y: Vector, s: Vector, u: Vector) -> tuple[float, float]:
-        derivatives = np.asarray(loss.derivative(u + b, y))
-        return float(s @ derivatives), float(s @ np.abs(derivatives))
-
     known = loss.intercept(lambda f: samples.each(f, u))
     if known is not None:
         return known
     smooth = loss.pieces is None and not (compiled and loss.slope_kernel() is not None)
     b, best, least, before, step = start, start, np.inf, 0.0, 0.0
     while True:
-        slope, size = map(added, zip(*samples.each(slopes, u), strict=True))
+        slope, size, curvature = samples.slope_at(loss, u, b)
         noise = _ROUNDED * _U * size
         if abs(slope) <= noise:
             return b
         if not smooth or not abs(slope) <= 0.5 * least:
             break
-        curvature = (slope - before) / step if step else _curvature(samples, loss, u, b)
+        if curvature is None:
+            curvature = (slope - before) / step if step else _curvature(samples, loss, u, b)
         if not curvature > 0.0:
             break
         best, least, before, step = b, abs(slope), slope, -slope / curvature
@@ -159,7 +155,7 @@ def _curvature(samples: Samples, loss: Loss, u: Rows, b: float) -> float:
 def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, compiled: bool) -> float:
     """Return the root in b of sum_i s_i l'(u_i + b, y_i), compiled where the loss has a compiled formula and that pays."""
     known = loss.slope_kernel()
-    if known is None or (samples.size <= _SHORT and not compiled):
+    if known is None or (samples.size <= SHORT and not compiled):
         return increasing_root(lambda b: samples.total(lambda y, u: loss.derivative(u + b, y), u), start, noise)
     if not samples.whole:
         slope = Step(loss, "derivative").total

@@ -13,6 +13,7 @@ from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound
 from diht.design.entries import DenseEntries, Entries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
+from diht.samples import compiled_loss
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import EndOfPath, central_path
@@ -79,6 +80,30 @@ class MemorySamples(Samples):
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
         """Return ``f(y, s, *rows)``."""
         return np.asarray(f(self.y, self.s, *rows))
+
+    def value(self, loss: Loss, u: Rows) -> float:
+        """Return ``sum_i s_i l(u_i, y_i)``."""
+        if compiled_loss.is_compiled(loss, self.size):
+            return compiled_loss.sums(u, 0.0, self.y, self.s, self.design.n_threads)[0]
+        return super().value(loss, u)
+
+    def slope_at(self, loss: Loss, u: Rows, b: float) -> tuple[float, float, float | None]:
+        """Return the weighted sums of l', |l'| and, where that takes no time, l'' at the margins u + b."""
+        if compiled_loss.is_compiled(loss, self.size):
+            return compiled_loss.sums(u, b, self.y, self.s, self.design.n_threads)[1:]
+        return super().slope_at(loss, u, b)
+
+    def slopes(self, loss: Loss, u: Rows) -> Rows:
+        """Return ``l'(u_i, y_i)``."""
+        if compiled_loss.is_compiled(loss, self.size):
+            return compiled_loss.slopes(u, self.y, self.design.n_threads)
+        return super().slopes(loss, u)
+
+    def curvatures(self, loss: Loss, u: Rows) -> Rows:
+        """Return ``l''(u_i, y_i)``."""
+        if compiled_loss.is_compiled(loss, self.size):
+            return compiled_loss.curvatures(u, self.y, self.design.n_threads)
+        return super().curvatures(loss, u)
 
     def with_targets(self, y: Rows) -> MemorySamples:
         """Return the same samples with other targets."""

@@ -154,15 +154,23 @@ class Joining:
             self._improve(better, self.open)
             yield
 
-    def glance(self) -> Indices:
-        """Improve the bounds of the features that promise most by a quadratic, each alone; return those that are still open."""
+    def curvatures(self) -> Vector | None:
+        """Return the curvature of the objective along each feature alone; None where no better bounds are known, or needed."""
+        return None if self._walk is None else self._walk.curvatures()
+
+    def glance(self, curvatures: Callable[[], Vector | None]) -> Indices:
+        """Improve the bounds of the features that promise most by a quadratic, each alone; return those that are still open.
+
+        Curvatures of a model near by will do.
+        """
         walk = self._walk
         if walk is None:
             return self.open
         some = np.flatnonzero(self.bounds < self.target)
         if len(some) > _GLANCE:
-            features = self.units[some]
-            promise = np.square(self._g[features]) / walk.curvatures()[features]
+            features, h = self.units[some], curvatures()
+            assert h is not None
+            promise = np.square(self._g[features]) / h[features]
             some = some[np.argpartition(-promise, _GLANCE)[:_GLANCE]]
         for better in walk.methods[:2]:
             some = some[self.bounds[some] < self.target]

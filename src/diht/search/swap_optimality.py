@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -71,42 +72,19 @@ def swap_optimum(
         Is given every model met.
     """
     search = _Search(problem, rtol, Effort(effort, patience), stop, pool)
-    fit, thorough, in_vain = search.fit(fit.support, fit.w, fit.b), False, 0
+    fit = search.fit(fit.support, fit.w, fit.b)
     if ExactSwaps.apply(problem) and not search.has_room(fit):
         fit, proved = search.exactly(fit)
         if proved:
             return SwapOptimum(fit, 0.0)
-    waiting = search.units(fit)
-    while waiting:
-        if search.ended():
-            return SwapOptimum(fit, np.inf)
-        before, reads = search.effort.spent, problem.design.passes
-        better, left = search.without(fit, waiting[0], thorough)
-        search.effort.spend(Effort.of_reads(problem.design, problem.design.passes - reads))
-        waiting.rotate(-1)
-        if better is not None:
-            search.effort.pay()
-            fit, waiting, in_vain = better, search.updated(waiting, better), 0
-            continue
-        in_vain += 1
-        if not thorough and search.effort.idle > _GLANCES * patience:
-            thorough, in_vain = True, 0
-            continue
-        missing = len(waiting) - in_vain
-        if thorough and (left > 0.0 or not search.effort.allows(missing * (search.effort.spent - before))):
-            return SwapOptimum(fit, np.inf if missing else left)
-        if in_vain == len(waiting):
-            if thorough:
-                break
-            thorough, in_vain = True, 0
-    return SwapOptimum(fit, 0.0)
+    return search.by_leaving_out(fit)
 
 
-_GLANCES = 0.25  # share of the patience for glances in a row that find nothing
+_GLANCES = 0.25  # share of the patience for glances in a row that find nothing, before a proof is tried
 _TRIES = 2  # units whose models are fitted at a glance
 _CALLS = 20_000  # entries that are looked at in the time that the calls of a fit take, however small it is
 _PER_UNIT = 0.3  # units of effort for each unit that may join, however little is done about it
-_PER_ENTRY = 0.2  # units of effort for each entry of the columns of a fit
+_PER_ENTRY, _PER_ENTRY_INTERIOR = 0.2, 1.0  # units of effort for each entry of the columns of a fit, by interior points
 _MOST_FITTED = 100  # swaps that rounding may let look as if they gained: if more, another way is taken
 _NOTHING = -1  # in place of a unit that leaves
 
@@ -117,7 +95,9 @@ class _Search:
     ) -> None:
         self.problem, self.constraint, self.rtol = problem, problem.constraint, rtol
         self.effort, self.stop, self.pool = effort, stop, pool
-        d = problem.shape[1]
+        self._curvatures: Vector | None = None
+        d, pieces = problem.shape[1], problem.loss.pieces
+        self.per_entry = _PER_ENTRY if pieces is None or not pieces.is_bounded else _PER_ENTRY_INTERIOR
         _, self.inside, _ = self.constraint.free(d)
         self.unit, self.norms = self.constraint.unit_of(d), problem.design.column_norms()
 
@@ -133,6 +113,34 @@ class _Search:
     def has_room(self, fit: Fit) -> bool:
         """Whether a unit may join a model without another's leaving."""
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
+
+    def by_leaving_out(self, fit: Fit) -> SwapOptimum:
+        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, go on with glances."""
+        waiting, provable = self.units(fit), True
+        seen = proved = 0  # units in a row that were left out in vain, and thoroughly
+        while waiting:
+            if self.ended():
+                return SwapOptimum(fit, np.inf)
+            before, reads = self.effort.spent, self.problem.design.passes
+            thorough = provable and (seen >= len(waiting) or self.effort.idle > _GLANCES * self.effort.patience)
+            better, left = self.without(fit, waiting[0], thorough)
+            self.effort.spend(Effort.of_reads(self.problem.design, self.problem.design.passes - reads))
+            waiting.rotate(-1)
+            if better is not None:
+                self.effort.pay()
+                fit, waiting, provable, seen, proved = better, self.updated(waiting, better), True, 0, 0
+                continue
+            seen, proved = seen + 1, proved + thorough
+            missing = len(waiting) - proved
+            if thorough and (left > 0.0 or not self.effort.allows(missing * (self.effort.spent - before))):
+                if not missing:
+                    return SwapOptimum(fit, left)
+                provable = False
+            if proved == len(waiting):
+                break
+            if not provable and seen >= len(waiting):
+                return SwapOptimum(fit, np.inf)
+        return SwapOptimum(fit, 0.0)
 
     def exactly(self, fit: Fit) -> tuple[Fit, bool]:
         """Make swaps that the formula for a quadratic objective finds, and tell whether it rules out all others."""
@@ -176,7 +184,8 @@ class _Search:
         joining = Joining(self.problem, less, units[units != unit], target, self.effort)
         fitted: set[int] = set()
         if not thorough:
-            return self.first_better(less, joining, joining.glance()[:_TRIES], fitted), np.inf
+            promising = joining.glance(partial(self.curvatures, joining))
+            return self.first_better(less, joining, promising[:_TRIES], fitted), np.inf
         for stage, _ in enumerate(joining.stages()):
             better = self.first_better(less, joining, joining.open[: int(stage > 1)], fitted)
             if better is not None:
@@ -184,6 +193,12 @@ class _Search:
         better = self.first_better(less, joining, joining.open, fitted)
         missed = [joining.bounds[at] for at in joining.open.tolist() if at not in fitted]
         return better, 0.0 if better is not None or not missed else fit.objective - float(min(missed))
+
+    def curvatures(self, joining: Joining) -> Vector | None:
+        """Return the curvatures along features that were asked for first: they take reads of X, and change little."""
+        if self._curvatures is None:
+            self._curvatures = joining.curvatures()
+        return self._curvatures
 
     def first_better(self, less: Fit, joining: Joining, places: Indices, fitted: set[int]) -> Fit | None:
         """Fit the models with each of some units until one reaches the target; note which were fitted."""
@@ -204,7 +219,7 @@ class _Search:
 
     def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
         """Return the best model on some features, well within the tolerance for swaps."""
-        self.effort.spend(_CALLS + _PER_ENTRY * float(self.problem.shape[0]) * (len(support) + 1))
+        self.effort.spend(_CALLS + self.per_entry * float(self.problem.shape[0]) * (len(support) + 1))
         fit = refit(self.problem, support, w, b, 1e-2 * self.rtol)
         if self.pool is not None:
             self.pool.add(fit)

@@ -50,7 +50,7 @@ class Frame:
             return X
         if isinstance(X, Mapping):
             columns = {str(name): _as_column(values) for name, values in X.items()}
-        elif hasattr(X, "columns") and hasattr(X, "shape"):
+        elif is_frame(X):
             return cls._of_data_frame(X)
         elif isinstance(X, Sequence) and X and all(isinstance(row, Mapping) for row in X):
             names = dict.fromkeys(name for row in X for name in row)
@@ -102,8 +102,9 @@ class Frame:
 
 
 def is_frame(X: Any) -> bool:
-    """Tell whether X has columns with names."""
-    return isinstance(X, Frame) or (hasattr(X, "columns") and hasattr(X, "shape") and not hasattr(X, "dask"))
+    """Tell whether X has columns with names; a method of that name, as designs have, does not count."""
+    named = hasattr(X, "shape") and hasattr(X, "columns") and not callable(X.columns)
+    return isinstance(X, Frame) or (named and not hasattr(X, "dask"))
 
 
 def _named_column(name: str, values: Any) -> Values:

@@ -88,16 +88,17 @@ class Auto(Solver):
         self.advance(problem, state)
         return state
 
-    def _solved(self, stop: Callable[[], bool], problem: Problem) -> AutoState:
-        """Go through all stages but the last proofs on some of the rows, unless the time is up."""
+    def _solved(self, stop: Callable[[], bool], problem: Problem) -> Iterator[AutoState]:
+        """Go through all stages but the last proofs on some of the rows, unless the time is up; yield after each."""
         state = AutoState(problem, Start(stop=stop), self.random_state)
         left_out = RowSample, SwapOptimality, Branching
-        stages = tuple(stage for stage in self.stages if not isinstance(stage, left_out))
-        with blas_threads(problem.design.long_products):
-            for _ in _through(stages, state):
-                if stop():
-                    break
-        return state
+        for stage in self.stages:
+            if not isinstance(stage, left_out):
+                with blas_threads(problem.design.long_products):
+                    for _ in _through((stage,), state):
+                        if stop():
+                            break
+                yield state
 
     def _work(self, state: AutoState) -> Iterator[None]:
         return _through((stage for stage in self.stages if self.branching or not isinstance(stage, Branching)), state)

@@ -59,6 +59,12 @@ class Profile:
         return max(_SAMPLE, _SAMPLE_EACH * self.problem.shape[1])
 
     @property
+    def has_many_rows_each(self) -> bool:
+        """Whether there are so many samples for each feature that these seldom stand for each other."""
+        n, d = self.problem.shape
+        return n >= _SAMPLE_EACH * d
+
+    @property
     def is_quadratic(self) -> bool:
         """Whether the objective of every support is known from a Gram matrix: the squared loss with a plain constraint."""
         return self.problem.loss.is_squared_error and self.problem.constraint.is_plain

@@ -47,6 +47,7 @@ class RelaxationRun:
     support: Indices = field(default_factory=lambda: _NONE)  # of the last rounding, and of the last one refitted
     refitted: Indices = field(default_factory=lambda: _NONE)
     next_refit: float = np.inf  # reads of X
+    resumed: bool = False  # from the solution for some of the rows
 
     @classmethod
     def begun(cls, problem: Problem, start: Start, random_state: int) -> RelaxationRun:
@@ -58,6 +59,7 @@ class RelaxationRun:
         """Go on from a relaxed model of all features, where Newton's method solves the relaxation."""
         engine = self.inner.engine
         if isinstance(engine, NewtonEngine):
+            self.resumed = True
             engine.begin(w if self.inner.features is None else w[self.inner.features], b)
 
     @property
@@ -98,7 +100,7 @@ class RelaxationRun:
     def suffices(self, gap: float) -> bool:
         """Whether going on would gain little of a gap between incumbent and bound, or takes too long."""
         engine = self.inner.engine
-        accuracy = _NEWTON_USEFUL if isinstance(engine, NewtonEngine) else USEFUL
+        accuracy = _NEWTON_USEFUL if isinstance(engine, NewtonEngine) and not self.resumed else USEFUL
         too_slow = self.slow >= _MOST_SLOW or self.unproved >= _MOST_UNPROVED
         return self.own_gap <= accuracy * gap or too_slow or engine.hides(gap)
 

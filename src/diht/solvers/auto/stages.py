@@ -107,13 +107,20 @@ class RowSample(Stage):
         assert state.solve_part is not None
         assert state.relaxation is not None
         rng = np.random.default_rng(state.random_state)
-        part = state.solve_part(state.problem.sampled(state.profile.sample_size, rng))
+        for part in state.solve_part(state.problem.sampled(state.profile.sample_size, rng)):
+            yield from _fit_best(state, part, 1)
         state.sampled = True
-        for fit in list(part.pool)[:_SAMPLED_MODELS]:
-            state.fit(fit.support, fit.w, fit.b)
-            yield
+        yield from _fit_best(state, part, _SAMPLED_MODELS)
         if part.relaxation is not None:
             state.relaxation.resume(part.relaxation.models()[0], part.relaxation.b)
+
+
+def _fit_best(state: AutoState, part: AutoState, n_models: int) -> Iterator[None]:
+    """Fit the best models of some of the rows to all, each once."""
+    for fit in list(part.pool)[:n_models]:
+        if fit.support.tobytes() not in state.fitted:
+            state.fit(fit.support, fit.w, fit.b)
+            yield
 
 
 class RidgeRounding(Stage):
@@ -367,8 +374,10 @@ class Perturbation(Stage):
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
         rng = np.random.default_rng(state.random_state)
-        tree_follows = state.profile.is_branchable(state.problem.shape[1], state.exceeds(_WIDE))
-        further = _KICKED * state.budget.reads if state.problem.constraint.is_plain and not tree_follows else 0.0
+        profile, plain = state.profile, state.problem.constraint.is_plain
+        tree_follows = profile.is_branchable(state.problem.shape[1], state.exceeds(_WIDE))
+        goes_on = plain and not tree_follows and not profile.has_many_rows_each
+        further = _KICKED * state.budget.reads if goes_on else 0.0
         spent = state.budget.within(SEARCH_READS + further)
         for t in range(PERTURBATIONS):
             undecided = state.screened()

@@ -109,10 +109,11 @@ class AutoState:
     budget: Budget = field(init=False)
     first: Fit | None = None  # the model of the start
     relaxation: RelaxationRun | None = None
+    fitted: dict[bytes, Fit] = field(default_factory=dict)  # supports and the best models on them
     searched: set[bytes] = field(default_factory=set)  # supports at either end of a search
     descended: set[bytes] = field(default_factory=set)  # those of descents
     sampled: bool = False  # whether some of the rows were solved first
-    solve_part: Callable[[Problem], AutoState] | None = None  # all stages on another problem
+    solve_part: Callable[[Problem], Iterator[AutoState]] | None = None  # stage by stage on another problem
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
@@ -178,10 +179,13 @@ class AutoState:
     # Local searches
 
     def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
-        """Keep the best model on a support; where it has many features, the bound of its dual point as well."""
-        many = len(support) > MANY
+        """Fit a support, once, and keep the model; where it has many features, the bound of its dual point as well."""
+        many, key = len(support) > MANY, np.sort(support).tobytes()
+        if key in self.fitted:
+            return self.fitted[key]
         fit = refit(self.problem, support, w, b, rtol=_ROUGH_REFIT if many else REFIT, stop=self.stop)
         self.pool.add(fit)
+        self.fitted[key] = replace(fit, u=None)
         if many:
             self.refitted = support
             self.prove_by(fit)
@@ -261,7 +265,8 @@ class AutoState:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
         work = Effort.of_reads(self.problem.design, self.budget.reads)
-        settings: dict[str, Any] = {"effort": _EFFORT, "patience": _PATIENCE + _IN_VAIN * work, "stop": self.stop}
+        patience = _IN_VAIN * work + (0.0 if self.sampled else _PATIENCE)
+        settings: dict[str, Any] = {"effort": _EFFORT, "patience": patience, "stop": self.stop}
         if part is None:
             far = undecided.design.is_far  # each unit that is left out takes a read of X
             return np.inf if far else swap_optimum(undecided, best, pool=self.pool, **settings).left

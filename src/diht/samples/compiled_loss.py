@@ -1,0 +1,66 @@
+"""Sums and vectors of a loss over many samples in memory: compiled, with one read of the margins, and in threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.losses import Loss
+from diht.numerics.threads import run_parts
+from diht.samples.intercept import SHORT, added
+
+__all__ = ["curvatures", "is_compiled", "slopes", "sums"]
+
+Vector = NDArray[np.float64]
+
+_LOGISTIC = 1  # as `Loss.kernel` has it
+_TOGETHER = 1 << 16  # samples whose sum is computed by itself, so that it is the same whatever the number of threads
+
+
+def is_compiled(loss: Loss, n_samples: int) -> bool:
+    """Whether a loss has compiled sums and the samples are so many that these pay."""
+    kernel = loss.kernel()
+    return kernel is not None and kernel[0] == _LOGISTIC and n_samples > SHORT
+
+
+def sums(u: Vector, b: float, y: Vector, s: Vector, n_threads: int) -> tuple[float, float, float, float]:
+    """Return the weighted sums of l, l', |l'| and l'' at the margins u + b."""
+    from diht.samples.logistic_kernels import logistic_sums
+
+    def work(some: slice) -> tuple[float, float, float, float]:
+        return logistic_sums(u[some], b, y[some], s[some])
+
+    value, slope, size, curvature = map(added, zip(*_in_threads(work, len(u), n_threads), strict=True))
+    return value, slope, size, curvature
+
+
+def slopes(u: Vector, y: Vector, n_threads: int) -> Vector:
+    """Return l'(u, y)."""
+    from diht.samples.logistic_kernels import logistic_slopes
+
+    return _vector(logistic_slopes, u, y, n_threads)
+
+
+def curvatures(u: Vector, y: Vector, n_threads: int) -> Vector:
+    """Return l''(u, y)."""
+    from diht.samples.logistic_kernels import logistic_curvatures
+
+    return _vector(logistic_curvatures, u, y, n_threads)
+
+
+def _vector(kernel: Callable[[Vector, Vector, Vector], None], u: Vector, y: Vector, n_threads: int) -> Vector:
+    out = np.empty(len(u))
+    _in_threads(lambda some: kernel(u[some], y[some], out[some]), len(u), n_threads)
+    return out
+
+
+def _in_threads(work: Callable[[slice], Any], n: int, n_threads: int) -> list[Any]:
+    """Return what a function of a slice returns for each of n samples' slices, in their order."""
+    slices = [slice(start, start + _TOGETHER) for start in range(0, n, _TOGETHER)]
+    each = -(-len(slices) // n_threads)
+    groups = [(slices[start : start + each],) for start in range(0, len(slices), each)]
+    done = run_parts(lambda group: [work(some) for some in group], groups)
+    return [result for results in done for result in results]
