@@ -302,6 +302,7 @@ def _add_fit(parser: _Arguments) -> None:
     solve = parser.add_argument_group("solve")
     solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
     _add_exact(solve)
+    solve.add_argument("--device", metavar="NAME", help="cuda fits on a GPU (needs torch; default: the host)")
     solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
     _add_limits(solve)
     solve.add_argument(

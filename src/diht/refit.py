@@ -233,7 +233,7 @@ def _held_at_limits(part: Problem, pieces: Pieces, limits: Limits, x: Vector, rt
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.part.design
-    if not objective.part.here and objective.part.n_targets == 1 and design.shape[1] <= _LARGEST_LOOK:
+    if objective.part.looks and design.shape[1] <= _LARGEST_LOOK:
         return _in_few_looks
     if objective.part.has_softmax_minimum and design.dense_gram_cost() <= _DIRECT:
         return _softmax
@@ -472,11 +472,13 @@ def _at_kinks(objective: Objective, alpha: Rows, b: Intercept) -> tuple[Fit, flo
 
     def nearest(y: Vector, s: Vector, a: Vector) -> Vector:
         low, high = loss.domain(y)
-        return np.asarray(np.where(a - low < high - a, low, high), dtype=np.float64)
+        end: Vector = np.where(a - low < high - a, 1.0 * low, 1.0 * high)
+        return end
 
     def inside(y: Vector, s: Vector, a: Vector) -> NDArray[np.bool_]:
         low, high = loss.domain(y)
-        return np.asarray((a > low + _EDGE * (high - low)) & (a < high - _EDGE * (high - low)) & (s > 0))
+        found: NDArray[np.bool_] = (a > low + _EDGE * (high - low)) & (a < high - _EDGE * (high - low)) & (s > 0)
+        return found
 
     def within(y: Vector, s: Vector, a: Vector) -> bool:
         low, high = loss.domain(y)

@@ -169,24 +169,35 @@ class Cluster(Shards):
         return dict(found)
 
     def _made(self, i: int, address: str) -> _Place:
-        """Load the blocks of a shard on a worker, and hold them there."""
+        """Load the blocks of a shard on a worker, and hold them there; elsewhere where that worker is lost meanwhile."""
         from distributed import wait
 
+        patience = 5.0 * _LOOK
+        while True:
+            future, end = self._submitted(i, address), monotonic() + patience
+            while monotonic() < end:
+                try:
+                    wait(future, timeout=_LOOK)
+                except TimeoutError:
+                    if address not in self._workers():
+                        break
+                    continue
+                future.result()
+                [found] = self._client.who_has([future]).values()
+                return _Place(future, found[0] if found else address)
+            future.release()  # the scheduler may have lost sight of it with a worker
+            patience *= 2.0
+            workers = list(self._workers())
+            address = workers[i % len(workers)]
+
+    def _submitted(self, i: int, address: str) -> Any:
+        """Ask for a shard on a worker."""
         threads = self._workers().get(address, 1)
         blocks = self._client.compute(self._blocks[i], workers=[address], allow_other_workers=True)
-        future = self._client.submit(
+        return self._client.submit(
             Holder, blocks, self._classes, threads,
             actor=True, workers=[address], allow_other_workers=True, key=f"diht-rows-{i}-{uuid4().hex}",
         )  # fmt: skip
-        while True:
-            try:
-                wait(future, timeout=_LOOK)
-                break
-            except TimeoutError:
-                self._workers()  # raises where none is left
-        future.result()
-        [found] = self._client.who_has([future]).values()
-        return _Place(future, found[0] if found else address)
 
     def close(self) -> None:
         """Let go of all shards."""

@@ -37,6 +37,7 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
+from diht.gpu import is_array_of_others, is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
@@ -49,6 +50,7 @@ from diht.tables.frame import is_frame
 
 if TYPE_CHECKING:
     from diht.dask.data import Collections, RemoteData
+    from diht.gpu.data import DeviceData
 
 __all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated", "without_none"]
 
@@ -152,7 +154,26 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             self._fit_there(data, given)
         return self
 
-    def _fit_there(self, data: RemoteData, given: Collections) -> list[Result]:
+    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Fit on a device, where the rows are or to which they are moved."""
+        from diht.dask.data import Collections
+        from diht.gpu.data import loaded
+
+        given = X
+        if not is_array_of_others(X):
+            X = validated(self, X, ensure_all_finite=False)
+        names = getattr(self, "feature_names_in_", None) if hasattr(given, "columns") else None
+        if isinstance(X, Design):
+            raise ValueError(
+                "X must be an array or a sparse matrix where device= is given, not rows in blocks or on disk"
+            )
+        names = None if names is None else tuple(names)
+        with printed(self.verbose):
+            data = loaded(X, y, sample_weight, self.device, self._task == "classification", names)
+            self._fit_there(data, Collections(given, y, sample_weight))
+        return self
+
+    def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
         from diht.dask.cluster import WorkersLostError
         from diht.estimators.there import problems_there
@@ -319,6 +340,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _scores(self, X: Any) -> Array:
         """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
         check_is_fitted(self)
+        if is_array_of_others(X):
+            return self._scores_of_others(X)
         coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
         own = self._own_columns(X)
         if own is None:
@@ -331,6 +354,19 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             coef = coef[:, self.support_]
         scores: Array = own @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
         return scores
+
+    def _scores_of_others(self, X: Any) -> Array:
+        """Return the same of an array of torch, cupy or JAX: computed on its device where it is on one."""
+        if not is_on_device(X, None):
+            return self._scores(on_host(X))
+        from diht.gpu.data import scores
+
+        if X.shape[1] != self.n_features_in_:
+            name = type(self).__name__
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
+            )
+        return scores(X, np.atleast_2d(self._rows()), np.atleast_1d(self.intercept_))
 
     def _own_columns(self, X: Any) -> Array | None:
         """Return the columns of the model's own features, encoded; None where X has to be looked at as a whole.

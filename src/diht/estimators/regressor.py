@@ -15,6 +15,7 @@ from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.table_encoder import TableEncoder
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
 from diht.problem import Targets, finite_vector, normalised_weights
 from diht.samples import null_intercept
@@ -95,6 +96,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
         else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
         and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
+    device : str, optional
+        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
+        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
 
     Attributes
     ----------
@@ -189,6 +193,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         sign: Any = None,
         bounds: Any = None,
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -209,6 +214,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
 
     @ends_callbacks
     def fit(
@@ -219,7 +225,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too.
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too. Also a
+            Dask collection, a tensor of torch (dense, CSR), or an array of cupy or JAX.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
             The targets; for losses of a mean exp(u) not negative, for the gamma loss positive. Several targets share the k
             features: the losses and ridges of their models add up.
@@ -233,6 +240,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
+        if is_on_device(X, self.device):
+            if offset is not None:
+                raise ValueError("offset cannot be used where X is on a device")
+            found: SparseRegressor = self._fit_on_device(X, y, sample_weight)
+            return found
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
             fitted: SparseRegressor = self._fit_dask(X, y, sample_weight, offset)
             return fitted

@@ -17,6 +17,7 @@ from diht.samples import Rows, Samples
 
 if TYPE_CHECKING:
     from diht.dask.data import RemoteData
+    from diht.gpu.data import DeviceData
 
 __all__ = ["class_targets_there", "problems_there", "scales_there", "stated_there"]
 
@@ -40,7 +41,7 @@ def class_targets_there(samples: Samples, n_classes: int, loss: Loss) -> tuple[T
 
 
 def problems_there(
-    model: SparseLinearModel, data: RemoteData, constraint: Constraint, lam: Any
+    model: SparseLinearModel, data: RemoteData | DeviceData, constraint: Constraint, lam: Any
 ) -> tuple[dict[str, Problem], Vector | None]:
     """State the problem of each target, by what to print before a line; return what columns are divided by, too."""
     samples, targets = model._targets_there(data)
