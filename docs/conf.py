@@ -1,13 +1,16 @@
 """How the pages are built: `pip install '.[docs]' && sphinx-build -W docs docs/_build`."""
 
+import re
 import shutil
 from pathlib import Path
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from sphinx.addnodes import pending_xref
 from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
 
 from diht import __version__
+from diht.report.plots import COLOURS, FAINT, INK
 
 project = "diht"
 author = "The diht developers"
@@ -29,6 +32,8 @@ suppress_warnings = ["config.cache"]  # a scraper is a function
 
 html_theme = "pydata_sphinx_theme"
 html_title = "diht"
+html_static_path = ["_static"]
+html_css_files = ["diht.css"]
 html_show_sourcelink = False
 html_theme_options = {
     "show_toc_level": 2,
@@ -38,7 +43,7 @@ html_theme_options = {
     "secondary_sidebar_items": ["page-toc"],
 }
 html_context = {"default_mode": "auto"}
-html_sidebars = {"examples/index": [], "guide": [], "evidence": [], "project": []}
+html_sidebars = {"examples/**": [], "guide": [], "evidence": [], "project": []}
 
 myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
@@ -46,6 +51,7 @@ copybutton_prompt_is_regexp = True
 
 autodoc_typehints = "none"  # the docstrings have them
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autosummary_generate = True
 napoleon_use_rtype = False
 
@@ -62,7 +68,18 @@ def _drawn(block, variables, conf):
     return figure_rst([path], conf["src_dir"])
 
 
+def _style(conf, name):
+    """Draw the figures of examples as the package draws its own."""
+    mpl.rcParams.update({
+        "axes.prop_cycle": mpl.cycler(color=COLOURS), "axes.spines.top": False, "axes.spines.right": False,
+        "axes.edgecolor": FAINT, "axes.grid": True, "axes.axisbelow": True, "grid.color": "#ececec",
+        "text.color": INK, "axes.labelcolor": INK, "xtick.color": INK, "ytick.color": INK,
+        "font.size": 9.5, "legend.frameon": False,
+    })  # fmt: skip
+
+
 sphinx_gallery_conf = {
+    "reset_modules": ("matplotlib", _style),
     "image_scrapers": (matplotlib_scraper, _drawn),
     "write_computation_times": False,
     "examples_dirs": "../examples",
@@ -82,12 +99,18 @@ _SCIKIT_LEARNS = (
     "set_score_request",
     "get_metadata_routing",
     "set_callbacks",
+    "set_output",
 )
 
 
 def _skip(app, what, name, obj, skip, options):
     """Leave out what scikit-learn adds to every estimator, and attributes that the class tells of itself."""
-    return skip or name in (*_SCIKIT_LEARNS, "mu", "smoothness", "pieces")
+    return skip or name in (*_SCIKIT_LEARNS, "mu", "smoothness", "pieces", "dual_coef_")
+
+
+def _plain(app, what, name, obj, options, lines):
+    """Leave out links into scikit-learn's own pages, in what is inherited from it."""
+    lines[:] = [re.sub(r":ref:`([^<`]+?)\s*(?:<[^>`]*>)?`", r"\1", line) for line in lines]
 
 
 def _formulas(app, what, name, obj, options, lines):
@@ -95,6 +118,14 @@ def _formulas(app, what, name, obj, options, lines):
     if what == "class" and name.startswith("diht.losses.") and any(" = " in line for line in lines[2:4]):
         end = lines.index("", 2) if "" in lines[2:] else len(lines)
         lines[2:end] = [".. code-block:: text", "", *(f"    {line}" for line in lines[2:end])]
+
+
+def _links(app, doctree):
+    """Keep links to classes; other words of types, such as n_samples, would lead to whatever attribute has that name."""
+    for link in list(doctree.findall(pending_xref)):
+        wanted = link.get("reftarget", "").split(".")[-1]
+        if link.get("refdomain") == "py" and link.get("reftype") == "class" and not wanted[:1].isupper():
+            link.replace_self(link.children)
 
 
 _AS_THEY_ARE = ("peers.csv", "reproduction/page.html", "reproduction/results.csv")
@@ -112,5 +143,7 @@ def _copied(app, exception):
 def setup(app):
     """Connect the above."""
     app.connect("build-finished", _copied)
+    app.connect("doctree-read", _links)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _formulas, priority=400)
+    app.connect("autodoc-process-docstring", _plain, priority=400)

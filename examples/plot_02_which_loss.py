@@ -2,8 +2,21 @@
 Which loss
 ==========
 
-The loss says what counts as an error. For measured targets: squared, or Huber's where a few targets are wild; Poisson's for counts.
-For classes: logistic where probabilities are wanted, the hinges where only the decision matters.
+The loss says what counts as an error.
+
+========================================  =====================================================
+the target                                loss
+========================================  =====================================================
+measured, errors of one size              ``"squared"``
+measured, a few of them wild              ``"huber"``
+measured, a quantile is wanted            ``"quantile(q=0.9)"``
+counts, variance about the mean           ``"poisson"``
+counts, variance above the mean           ``"negative_binomial(dispersion=0.5)"``
+positive, errors in proportion            ``"gamma"``
+amounts with zeros, such as claims        ``"tweedie(power=1.5)"``
+classes, probabilities are wanted         ``"logistic"``
+classes, only the decision matters        ``"hinge"``, ``"smoothed_hinge"``, ``"squared_hinge"``
+========================================  =====================================================
 """
 
 # %%
@@ -11,11 +24,11 @@ For classes: logistic where probabilities are wanted, the hinges where only the 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from diht.losses import Hinge, Huber, Logistic, SmoothedHinge, Squared
+from diht.losses import Hinge, Huber, Logistic, Quantile, SmoothedHinge, Squared
 
 u, zero, one = np.linspace(-3, 3, 301), np.zeros(301), np.ones(301)
-fig, (left, right) = plt.subplots(1, 2, figsize=(8, 3), layout="constrained")
-for loss in (Squared(), Huber()):
+fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
+for loss in (Squared(), Huber(), Quantile(q=0.9)):
     left.plot(u, loss.value(u, zero), label=str(loss))
 for loss in (Logistic(), SmoothedHinge(), Hinge()):
     right.plot(u, loss.value(u, one), label=str(loss))
@@ -51,6 +64,26 @@ for loss in ("squared", Huber(delta=1.0)):
 counts = rng.poisson(np.exp(0.5 + 0.6 * X[:, 5] - 0.4 * X[:, 30]))
 model = SparseRegressor(k=2, lam=0.01, loss="poisson").fit(X, counts)
 print(model.support_.tolist(), model.predict(X[:4]).round(2), counts[:4])
+
+# %%
+# Claims
+# ------
+# Most policies have no claim, a few have large ones. An offset is the logarithm of the time that a policy was there.
+years = rng.uniform(0.2, 1.0, 150)
+number = rng.poisson(years * np.exp(0.6 * X[:, 5]))
+claims = np.array([rng.gamma(2.0, np.exp(0.4 * X[i, 9]), n).sum() for i, n in enumerate(number)])
+model = SparseRegressor(k=2, lam=0.01, loss="tweedie(power=1.5)").fit(X, claims, offset=np.log(years))
+print(f"{np.mean(claims == 0):.0%} without a claim, features {model.support_.tolist()}, gap {model.gap_:.1e}")
+
+# %%
+# Quantiles
+# ---------
+# A prediction that one target in ten exceeds; where the noise grows with a feature, it has that feature, too.
+noisy = 2.0 * X[:, 3] + np.exp(0.5 * X[:, 17]) * rng.gumbel(size=150)
+for q in (0.1, 0.5, 0.9):
+    model = SparseRegressor(k=2, lam=1e-3, loss=f"quantile(q={q})").fit(X, noisy)
+    below = np.mean(noisy <= model.predict(X))
+    print(f"q = {q}: features {model.support_.tolist()}, {below:.0%} of the targets are below the prediction")
 
 # %%
 # Classes

@@ -29,7 +29,7 @@ print("excluded:", len(certificate.excluded), "of", X.shape[1])
 # What it costs, at the least, to do without a feature of the model:
 import matplotlib.pyplot as plt
 
-fig, axes = plt.subplots(figsize=(6, 2.6), layout="constrained")
+fig, axes = plt.subplots(figsize=(7, 2.6), layout="constrained")
 axes.barh([f"feature {j}" for j in model.support_], certificate.drop_cost[model.support_])
 axes.set_xlabel("the objective is at least so much higher without it")
 plt.show()

@@ -40,7 +40,7 @@ print(f"relative gap {model.result_.relative_gap:.2%} after {model.result_.n_pas
 # Found against planted coefficients: the ridge shrinks them, the signs are right.
 import matplotlib.pyplot as plt
 
-fig, axes = plt.subplots(figsize=(6, 3), layout="constrained")
+fig, axes = plt.subplots(figsize=(7, 3), layout="constrained")
 axes.scatter(planted, model.coef_[0, telling], s=12)
 axes.set(xlabel="planted coefficient", ylabel="found", xticks=[-8, 8])
 plt.show()

@@ -24,10 +24,13 @@ y = X[:, planted] @ np.array([1.0, -1.0, 0.8, 0.8, -0.6, 0.6]) + 0.5 * rng.stand
 model = SparseRegressor(k=6, lam=0.1).fit(X, y)
 print("planted", planted.tolist())
 print("found  ", model.support_.tolist())
-print(f"objective {model.objective_:.4f}, at most {model.result_.relative_gap:.0%} above the best panel's")
+print(
+    f"objective {model.objective_:.4f}; no panel of six is better by more than {model.result_.relative_gap:.0%} of that"
+)
 
 # %%
-# With so few samples the gap stays open. The near-ties show which genes could stand in for which:
+# With so few samples the gap stays open, although the planted genes are found. The near-ties show which genes could stand in for
+# which: a neighbour in the same block is the next best, and far behind.
 for other in model.result_.pool[1:5]:
     gone, come = np.setdiff1d(model.support_, other.support), np.setdiff1d(other.support, model.support_)
     print(f"{other.objective / model.objective_ - 1:.1%} worse: {come.tolist()} for {gone.tolist()}")
@@ -36,7 +39,8 @@ for other in model.result_.pool[1:5]:
 # How often is a gene chosen where half of the patients are left out? What is chosen nearly always can be trusted; the bound of
 # Meinshausen and Buehlmann says how many false ones to expect among them.
 stability = stability_selection(model, X, y, n_resamples=50, random_state=0)
-print(stability)
+print("stable:", stability.get_feature_names_out().tolist())
+print(f"false ones among them, expected: at most {stability.error_bound:.2g}")
 
 # %%
 figure = stability.plot()

@@ -69,7 +69,7 @@ import matplotlib.pyplot as plt
 
 grid = np.full((50, 20), 0.5)
 grid[:, 11] = np.linspace(0, 1, 50)
-fig, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+fig, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
 axes.scatter(X[:, 11], y, s=4, color="0.7")
 for q, model in models.items():
     axes.plot(grid[:, 11], model.predict(grid), label=f"q = {q}")

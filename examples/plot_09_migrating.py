@@ -2,17 +2,8 @@
 Coming from another tool
 ========================
 
-What scikit-learn's `SelectFromModel`, abess and L0Learn call things, and how their models compare.
-
-=====================  ==============================================  ==================================================
-here                   abess                                           L0Learn (fastsparsegams)
-=====================  ==============================================  ==================================================
-``k=10``               ``support_size=10``                             ``max_support_size=10``, then pick from the path
-``lam``                ``alpha = N lam / 2``                           ``gamma`` of the penalty "L0L2", on scaled columns
-``standardize=True``   ``is_normal=True``; the default of both         always
-``SparseRegressorCV``  ``support_size`` a range, and ``ic_type``       ``cvfit``
-``certificate_``       none                                            none
-=====================  ==============================================  ==================================================
+A lasso with a refit, an abess or L0Learn model, and the same in one line. What each of them calls things, and what its penalty
+is in terms of `lam`: :doc:`/migrating`.
 """
 
 # %%

@@ -18,29 +18,7 @@ _FLAGS = (
 )  # fmt: skip
 
 
-_OVERLAPS = """
-(() => {
-  const boxes = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const node = walker.currentNode, words = node.textContent.trim(), parent = node.parentElement;
-    if (!words || parent.closest("script, style, title, desc") || !parent.checkVisibility()) continue;
-    const range = document.createRange();
-    range.selectNodeContents(node);
-    for (const box of range.getClientRects())
-      if (box.width > 1 && box.height > 1)
-        boxes.push([box.left + 1, box.right - 1, box.top + box.height / 5, box.bottom - box.height / 5, words]);
-  }
-  boxes.sort((a, b) => a[2] - b[2]);
-  const found = [];
-  boxes.forEach((a, i) => {
-    for (let j = i + 1; j < boxes.length && boxes[j][2] < a[3]; j++) {
-      const b = boxes[j];
-      if (a[0] < b[1] && b[0] < a[1]) found.push([a[4], b[4]]);
-    }
-  });
-  return found;
-})()
-"""
+_LAYOUT = (Path(__file__).parent / "layout.js").read_text()
 
 
 class Browser:
@@ -83,14 +61,22 @@ class Browser:
 
     def open(self, path, width=1280, height=900, dark=False):
         """Load a file afresh at a width and in a colour scheme; what it complains of is in `complaints`."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700
-        )
+        self.resize(width, height)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
         self.events.clear()
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
         self._wait(lambda message: message.get("method") == "Page.loadEventFired")
+
+    def resize(self, width, height):
+        """Give the window another size; what is narrow is a phone."""
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700
+        )
+
+    def layout(self):
+        """Return what `layout.js` finds: overlapping texts, clipped blocks, broken images, and by how much the page is too wide."""
+        return self.evaluate(_LAYOUT)
 
     def evaluate(self, expression):
         """Return the value of a JavaScript expression."""
@@ -110,8 +96,8 @@ class Browser:
             self.call("Input.dispatchKeyEvent", type=kind, key=name, code=name, windowsVirtualKeyCode=code)
 
     def overlaps(self):
-        """Return pairs of visible texts whose boxes, less a fifth of their height above and below, have an area in common."""
-        return self.evaluate(_OVERLAPS)
+        """Return the pairs of texts of which one is written over the other."""
+        return self.layout()["overlaps"]
 
     @property
     def complaints(self):

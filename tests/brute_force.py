@@ -5,9 +5,9 @@ Every problem follows from one integer (`fuzz_cases.py`). It is small enough tha
 either true or shown to be false, by a model whose objective is known to 200 digits. The counts go into a table that is kept
 over many runs; seeds that are in it already are left out. A false claim or an exception makes the exit status 1.
 
-With --shared the problems have several targets, or classes, that share features; a table of its own keeps their counts. With --show
-one problem is printed in full. With --compare the problems are too large for brute force: `auto` and `branch` are held against each
-other.
+With --more the losses are quantile, gamma, Tweedie's and negative binomial. With --shared the problems have several targets, or
+classes, that share features; a table of its own keeps their counts. With --show one problem is printed in full. With --compare the
+problems are too large for brute force: `auto` and `branch` are held against each other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_cases import Case, draw, draw_large, draw_shared, warm_up
+from fuzz_cases import Case, draw, draw_large, draw_more, draw_shared, warm_up
 from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, compare, program
 from fuzz_oracle import Oracle
 
@@ -42,6 +42,12 @@ Tallies = dict[str, Tally]
 def check_seed(seed: int) -> Tallies:
     """What came of the problem of a seed, by its loss."""
     case = draw(seed)
+    return {case.loss: check(case, HUNG)}
+
+
+def check_more_seed(seed: int) -> Tallies:
+    """What came of the problem of a seed with one of the other losses."""
+    case = draw_more(seed)
     return {case.loss: check(case, HUNG)}
 
 
@@ -182,13 +188,19 @@ def main() -> int:
         "--compare", action="store_true", help="problems beyond brute force: methods against each other"
     )
     parser.add_argument("--shared", action="store_true", help="problems of several targets that share features")
+    parser.add_argument("--more", action="store_true", help="the losses that the others have not")
     arguments = parser.parse_args()
     if arguments.compare and arguments.table:
         parser.error("--table is for problems within brute force")
     if arguments.show is not None:
-        print("\n".join(show((draw_shared if arguments.shared else draw)(arguments.show))))
+        print(
+            "\n".join(
+                show((draw_shared if arguments.shared else draw_more if arguments.more else draw)(arguments.show))
+            )
+        )
         return 0
     work = compare_seed if arguments.compare else check_shared_seed if arguments.shared else check_seed
+    work = check_more_seed if arguments.more else work
     with mapping(arguments.jobs) as over:
         rows, findings = campaign(work, arguments.seeds, arguments.table, over)
     print("\n".join(summary(rows)))

@@ -9,11 +9,26 @@ import scipy.sparse as sp
 
 from diht.datasets.figures import arrays_figures, largest_row_norm, merged_figures
 from diht.design import AffineView, Block, Columns, Design, StoredDesign, StreamedRows, as_design, row_blocks
-from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
+from diht.losses import (
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    NegativeBinomial,
+    Poisson,
+    Quantile,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+)
 from diht.samples import BlockSamples, MemorySamples, Samples
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
 
 LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber(), Poisson()]
+# The other losses, of which tests/test_more_losses.py has the tests of all methods.
+MORE_LOSSES: list[Loss] = [Quantile(0.8), Gamma(), Tweedie(1.4), NegativeBinomial(0.5)]
 
 
 # Kinds of X: from a dense float64 array, a design of that kind and the dense float64 array that it stands for.

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
 
-REGRESSION = ("squared", "huber", "poisson")
+MORE = ("quantile", "gamma", "tweedie", "negative_binomial")  # those of `draw_more`
+LOG_LINK = ("poisson", "gamma", "tweedie", "negative_binomial")
+REGRESSION = ("squared", "huber", "poisson", *MORE)
 CLASSIFICATION = ("logistic", "hinge", "smoothed_hinge", "squared_hinge")
-LOSSES = (*REGRESSION, *CLASSIFICATION, "multinomial")
+LOSSES = (*REGRESSION[:3], *CLASSIFICATION, "multinomial")
 METHODS = ("diht", "sdiht", "iht", "htp", "svrght", "relaxed")
 SHARED_METHODS = ("iht", "htp", "relaxed")  # those that take several targets
 STORAGE: dict[str, Callable[[np.ndarray], Any]] = {
@@ -85,7 +87,7 @@ class Case:
 
     seed: int
     loss: str
-    parameter: float | None  # of the Huber loss and the smoothed hinge
+    parameter: float | None  # of the Huber loss, the smoothed hinge, and those of `MORE`
     X: NDArray[Any]
     y: NDArray[Any]  # one column a target; classes of the multinomial loss by their numbers
     k: int
@@ -160,7 +162,7 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
     ingredients = _ingredients(rng, loss)
     d = int(rng.choice(10, p=_SIZES)) + 1
     keep, groups, sign = (None, None, None) if several else _structure(rng, d, constraint)
-    if several or sign is not None or loss == "hinge":
+    if several or sign is not None or loss in ("hinge", "quantile"):
         d = min(d, 6 - several)
         keep, groups, sign = (None if a is None else a[:d] for a in (keep, groups, sign))
     keep = _kept(keep, groups)
@@ -184,13 +186,13 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
     return Case(
         seed=seed,
         loss=loss,
-        parameter=float(10.0 ** rng.uniform(-1.5, 0.5)) if loss in ("huber", "smoothed_hinge") else None,
+        parameter=_parameter(rng, loss),
         X=X,
         y=y,
         k=k,
         lam=float(10.0 ** (rng.uniform(-10.0, 3.0) if "lam" in ingredients else rng.uniform(-4.0, 1.0))),
         weights=weights,
-        offset=_offset(rng, loss, n, y) if "offset" in ingredients and loss in REGRESSION else None,
+        offset=_offset(rng, loss, n, y) if "offset" in ingredients and loss in REGRESSION[:-1] else None,
         fit_intercept=bool(rng.random() < 0.6),
         standardize=standardize,
         storage=str(rng.choice(list(STORAGE))),
@@ -202,6 +204,27 @@ def draw(seed: int, loss: str | None = None, constraint: str | None = None) -> C
         scale=scale,
         n_targets=3 if several else 1,
     )
+
+
+def draw_more(seed: int, loss: str | None = None, constraint: str | None = None) -> Case:
+    """A case of one of the other losses."""
+    drawn = MORE[np.random.default_rng([seed, 21]).integers(len(MORE))]
+    return draw(seed, drawn if loss is None else loss, constraint)
+
+
+def _parameter(rng: np.random.Generator, loss: str) -> float | None:
+    """The parameter of a loss that has one."""
+    low, high = {
+        "huber": (-1.5, 0.5),
+        "smoothed_hinge": (-1.5, 0.5),
+        "quantile": (0.03, 0.97),
+        "tweedie": (1.03, 1.97),
+        "negative_binomial": (-2.0, 1.0),
+    }.get(loss, (0.0, 0.0))
+    if low == high:
+        return None
+    value = float(rng.uniform(low, high))
+    return value if loss in ("quantile", "tweedie") else float(10.0**value)
 
 
 def draw_shared(seed: int, loss: str | None = None, constraint: str | None = None) -> Case:
@@ -380,6 +403,12 @@ def _targets(rng: np.random.Generator, loss: str, signal: Vector, ingredients: t
         level = 10.0 ** (rng.uniform(-2.0, 8.0) if "target" in ingredients else rng.uniform(-1.0, 1.0))
         mean = level * np.exp(np.clip((y - y.mean()) / spread, -4.0, 4.0))
         return rng.poisson(mean).astype(np.float64) if rng.random() < 0.8 else mean
+    if loss in LOG_LINK:
+        level = 10.0 ** (rng.uniform(-8.0, 8.0) if "target" in ingredients else rng.uniform(-1.0, 1.0))
+        mean = level * np.exp(np.clip((y - y.mean()) / spread, -4.0, 4.0)) * rng.gamma(2.0, 0.5, n) + 1e-9 * level
+        if loss == "negative_binomial":
+            return rng.poisson(mean).astype(np.float64)
+        return mean if loss == "gamma" else np.where(rng.random(n) < 0.3, 0.0, mean)
     if loss in REGRESSION:
         if "target" in ingredients:
             y = y * 10.0 ** rng.choice([rng.uniform(-8.0, 8.0), rng.uniform(-100.0, 70.0)], p=[0.7, 0.3])
@@ -440,7 +469,7 @@ def _weights(rng: np.random.Generator, loss: str, y: NDArray[Any], hostile: bool
 
 
 def _offset(rng: np.random.Generator, loss: str, n: int, y: Vector) -> Vector:
-    if loss == "poisson":
+    if loss in LOG_LINK:
         return rng.uniform(-5.0, 5.0, n)
     offset = rng.standard_normal(n) * (float(np.abs(y).max()) or 1.0) * 10.0 ** rng.choice([-1.0, 0.0, 3.0])
     return np.clip(offset, -5e74, 5e74)  # beyond 1e75 it is refused, and so is a difference of target and offset

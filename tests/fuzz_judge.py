@@ -20,7 +20,7 @@ from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, spa
 from diht.constraints.groups import constrained
 from diht.losses import ALL_LOSSES, Loss
 from diht.solvers import SDIHT, SVRGHT, Auto
-from fuzz_cases import REGRESSION, Call, Case
+from fuzz_cases import LOG_LINK, REGRESSION, Call, Case
 from fuzz_oracle import DIGITS, Oracle
 
 WRONG, OFF = Decimal("1e-6"), Decimal("1e-9")  # relative errors of an objective
@@ -232,12 +232,12 @@ def _overflows(case: Case, w: Any, b: Any) -> bool:
         u = case.X.astype(np.float64) @ (w if case.scale is None else w / case.scale).T + b
     seen = slice(None) if case.weights is None else case.weights > 0.0
     u = (u + (0.0 if case.offset is None else case.offset))[seen]
-    counts = case.loss == "poisson" and bool(np.max(u) > 280.0)
+    counts = case.loss in LOG_LINK and bool(np.max(np.abs(u)) > 280.0)
     return counts or Oracle(case).handed_out(w, b, True) > _huge(case)
 
 
 def _huge(case: Case) -> Decimal:
-    return HUGE_COUNT if case.loss == "poisson" else HUGE
+    return HUGE_COUNT if case.loss in LOG_LINK else HUGE
 
 
 def _certify(case: Case, call: Call) -> list[Answer]:

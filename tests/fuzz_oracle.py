@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fuzz_cases import Case
+from fuzz_cases import LOG_LINK, Case
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -48,6 +48,16 @@ def losses(name: str, parameter: float | None, u: Matrix, y: Vector) -> tuple[Ma
     if name == "poisson":
         mean = np.exp(u)
         return mean - y * u - y + np.where(y > 0, y * np.log(np.where(y > 0, y, 1.0)), 0.0), mean - y, mean, mean
+    if name in ("gamma", "tweedie", "negative_binomial"):
+        return _of_means(name, parameter, u, y)
+    if name == "quantile":
+        r, high = u - y, 1.0 - parameter
+        return np.where(r > 0, high * r, -parameter * r), np.where(r > 0, high, -parameter), np.zeros_like(r), 1.0
+    if name == "smoothed_quantile":
+        q, gamma = parameter
+        r = u - y
+        a = np.clip(r / gamma, -q, 1.0 - q)
+        return a * (r - 0.5 * gamma * a), a, (a == r / gamma) / gamma, 1.0 / gamma
     if name == "logistic":
         t = y * u
         p = np.where(t > 0, np.exp(-np.abs(t)), 1.0) / (1.0 + np.exp(-np.abs(t)))
@@ -62,6 +72,23 @@ def losses(name: str, parameter: float | None, u: Matrix, y: Vector) -> tuple[Ma
     return value, -y * np.minimum(m / parameter, 1.0), (inside & (m > 0)) / parameter, 1.0 / parameter
 
 
+def _of_means(name: str, parameter: float | None, u: Matrix, y: Vector) -> tuple[Matrix, Matrix, Matrix, Any]:
+    """The same for losses of a mean exp(u); the second derivative stands for the bound."""
+    log = np.log(np.where(y > 0, y, 1.0))
+    if name == "gamma":
+        e = np.exp(log - u)
+        return np.expm1(log - u) + (u - log), 1.0 - e, e, e
+    if name == "tweedie":
+        A, B = 2.0 - parameter, parameter - 1.0
+        up, down = np.exp(A * u), np.where(y > 0, np.exp(log - B * u), 0.0)
+        value = up / A + down / B - np.where(y > 0, np.exp(A * log), 0.0) / (A * B)
+        return value, up - down, A * up + B * down, A * up + B * down
+    mean, rest = np.exp(np.minimum(u, 700.0)), 1.0 / parameter
+    value = (y + rest) * (np.log1p(parameter * mean) - np.log1p(parameter * y)) - y * (u - log)
+    curvature = mean / (1.0 + parameter * mean) * (1.0 + parameter * y) / (1.0 + parameter * mean)
+    return value, (mean - y) / (1.0 + parameter * mean), curvature, curvature
+
+
 def exact_loss(name: str, parameter: float | None, u: Decimal, y: Decimal) -> Decimal:
     """l(u, y) of one sample."""
     zero = Decimal(0)
@@ -72,6 +99,17 @@ def exact_loss(name: str, parameter: float | None, u: Decimal, y: Decimal) -> De
         return r * r / 2 if r <= delta else delta * r - delta * delta / 2
     if name == "poisson":
         return u.exp() - y * u - y + (y * y.ln() if y > 0 else zero)
+    if name == "quantile":
+        return max((u - y) * Decimal(1.0 - parameter), (y - u) * Decimal(parameter))
+    if name == "gamma":
+        return y * (-u).exp() + u - 1 - y.ln()
+    if name == "tweedie":
+        A, B = 2 - Decimal(parameter), Decimal(parameter) - 1
+        return (A * u).exp() / A + (y * (-B * u).exp() / B - (A * y.ln()).exp() / (A * B) if y > 0 else zero)
+    if name == "negative_binomial":
+        c = Decimal(parameter)
+        log = y.ln() if y > 0 else zero
+        return (y + 1 / c) * (_log1p(c * u.exp()) - _log1p(c * y)) - y * (u - log)
     if name == "logistic":
         t = y * u
         return _log1p((-abs(t)).exp()) + max(-t, zero)
@@ -182,7 +220,7 @@ class Oracle:
         """
         n_targets = self.case.n_targets
         nothing = Model(np.zeros((n_targets, self.case.n_features)), np.zeros(n_targets), self._zero)
-        return max(self.exact(nothing) * (_NIL_OF_LOGS if self.case.loss == "poisson" else _NIL), _TINY)
+        return max(self.exact(nothing) * (_NIL_OF_LOGS if self.case.loss in LOG_LINK else _NIL), _TINY)
 
     # Supports
 
@@ -397,6 +435,9 @@ class _Fits:
             if self.case.loss == "hinge":
                 for gamma in _SMOOTHINGS:
                     theta = self._newton(theta, mask, "smoothed_hinge", gamma)
+            elif self.case.loss == "quantile":
+                for gamma in _SMOOTHINGS:
+                    theta = self._newton(theta, mask, "smoothed_quantile", (self.case.parameter, gamma * self.spread))
             else:
                 theta = self._newton(theta, mask, self.case.loss, self.case.parameter)
             theta = self._allowed(theta)
@@ -407,12 +448,20 @@ class _Fits:
         """Coefficients of a forbidden sign set to zero: the best of a support is among those of its parts that need none."""
         return np.where(self.signs * theta < 0.0, 0.0, theta)
 
+    @property
+    def spread(self) -> float:
+        """How far targets are from their mean."""
+        target = self.y - self.offset
+        return float(np.abs(target - self.s @ target).max()) or 1.0
+
     def _level(self) -> float:
         """An intercept to start from."""
         mean = float(self.s @ (self.y - self.offset))
         if self.case.loss == "poisson":
             return float(np.log(max(self.s @ self.y, 1e-30) / (self.s @ np.exp(self.offset))))
-        return mean if self.case.loss in ("squared", "huber") else 0.0
+        if self.case.loss in LOG_LINK:
+            return float(np.log(max(self.s @ (self.y * np.exp(-self.offset)), 1e-30)))
+        return mean if self.case.loss in ("squared", "huber", "quantile") else 0.0
 
     def _model(self, theta: Vector, value: float) -> Model:
         rows = theta.reshape(-1, self.classes)
@@ -467,7 +516,7 @@ class _Fits:
                 left = open_[~gained]
                 if (
                     not len(left)
-                    or (upper and name in ("squared", "poisson"))
+                    or (upper and name in ("squared", *LOG_LINK))
                     or (upper and self.several and not self.signed)
                 ):
                     break
@@ -526,7 +575,9 @@ class _Fits:
     def polished(self, model: Model) -> Model:
         """The better of a model and of those on its features that solve their equations by orthogonal transformations."""
         columns = np.flatnonzero(np.append(model.w.T != 0.0, [self.case.fit_intercept] * self.classes))
-        rivals = {"hinge": self._at_kinks, "multinomial": self._of_rows}.get(self.case.loss, self._refined)
+        rivals = {"hinge": self._at_kinks, "quantile": self._on_targets, "multinomial": self._of_rows}.get(
+            self.case.loss, self._refined
+        )
         best = model
         for _ in range(_STEPS * bool(len(columns))):
             before, theta = best, np.append(best.w.T * self.size[:, None], best.b)
@@ -580,6 +631,21 @@ class _Fits:
             K[:m, :m] = np.diag(self.ridge[columns])
             K[:m, m:], K[m:, :m] = E.T, E
             yield _least_squares(K, np.append((self.s * y * below) @ Z, np.ones(len(E))))[:m]
+
+    def _on_targets(self, theta: Vector, columns: NDArray[np.int64]) -> Iterator[Vector]:
+        """Models that meet the targets that are near, by several measures of nearness."""
+        Z, m, q = self.Z[:, columns], len(columns), self.case.parameter
+        r = self.scores(theta[None])[0] - self.y
+        for width in (2e-5, 2e-4, 2e-3, 1e-7, 1e-10):
+            kink = np.abs(r) <= width * self.spread
+            if kink.sum() > 12:
+                continue
+            slope = np.where(kink, 0.0, np.where(r > 0, 1.0 - q, -q))
+            E = Z[kink]
+            K = np.zeros((m + len(E), m + len(E)))
+            K[:m, :m] = np.diag(self.ridge[columns])
+            K[:m, m:], K[m:, :m] = E.T, E
+            yield _least_squares(K, np.append(-(self.s * slope) @ Z, (self.y - self.offset)[kink]))[:m]
 
 
 def _least_squares(A: Matrix, rhs: Vector) -> Vector:

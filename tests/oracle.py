@@ -14,7 +14,20 @@ from numpy.typing import NDArray
 
 from diht import Problem
 from diht.bounds.duality import primal
-from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
+from diht.losses import (
+    Gamma,
+    Hinge,
+    Huber,
+    Logistic,
+    Loss,
+    NegativeBinomial,
+    Poisson,
+    Quantile,
+    SmoothedHinge,
+    Squared,
+    SquaredHinge,
+    Tweedie,
+)
 from diht.refit import refit
 
 Vector = NDArray[np.float64]
@@ -29,6 +42,8 @@ mp.dps = 60
 def targets(loss: Loss, u: Vector, rng: np.random.Generator) -> Vector:
     """Noisy targets for the predictions u that suit a loss; both classes occur."""
     noisy = u + 0.5 * np.abs(u).mean() * rng.standard_normal(len(u))
+    if loss.positive_targets:
+        return rng.gamma(2.0, 0.5 * np.exp(np.clip(u, -3.0, 3.0))) + 2.0**-6
     if loss.nonnegative_targets:
         return rng.poisson(np.exp(np.clip(u, -3.0, 3.0))).astype(np.float64)
     if loss.task == "regression":
@@ -121,7 +136,19 @@ def ridge(X: Vector, y: Vector, s: Vector, lam: float, fit_intercept: bool) -> t
 # Exact arithmetic: sixty digits, the numbers that the problem stores taken as they are
 
 
-TEXTBOOK = Squared, SmoothedHinge, Hinge, Logistic, SquaredHinge, Huber, Poisson
+TEXTBOOK = (
+    Squared,
+    SmoothedHinge,
+    Hinge,
+    Logistic,
+    SquaredHinge,
+    Huber,
+    Poisson,
+    Quantile,
+    Gamma,
+    Tweedie,
+    NegativeBinomial,
+)
 
 
 def textbook(loss: Loss, mp: Any = mp) -> SimpleNamespace:
@@ -142,6 +169,28 @@ def textbook(loss: Loss, mp: Any = mp) -> SimpleNamespace:
                 conjugate=lambda a, y: x_log_x(a + y) - x_log_x(y) - a,
                 conjugate_derivative=lambda a, y: mp.log(a + y) if a + y > 0 else -mp.inf,
                 contains=lambda a, y: a + y >= 0,
+            )
+        case Gamma():
+            return SimpleNamespace(
+                value=lambda u, y: y * mp.exp(-u) + u - 1 - mp.log(y),
+                derivative=lambda u, y: 1 - y * mp.exp(-u),
+                conjugate=lambda a, y: x_log_x(1 - a) + a + a * mp.log(y),
+                conjugate_derivative=lambda a, y: mp.log(y / (1 - a)) if a < 1 else mp.inf,
+                contains=lambda a, y: a <= 1,
+            )
+        case Tweedie(power=power):
+            return _tweedie(mp.mpf(power), mp)
+        case NegativeBinomial(dispersion=c):
+            c, r = mp.mpf(c), 1 / mp.mpf(c)
+            log = lambda y: mp.log(y) if y > 0 else zero  # noqa: E731
+            return SimpleNamespace(
+                value=lambda u, y: (y + 1 / c) * mp.log((1 + c * mp.exp(u)) / (1 + c * y)) - y * (u - log(y)),
+                derivative=lambda u, y: (mp.exp(u) - y) / (1 + c * mp.exp(u)),
+                conjugate=lambda a, y: x_log_x(y + a) - y * log(y) + x_log_x(r - a) - (r - a) * mp.log(r),
+                conjugate_derivative=lambda a, y: (
+                    mp.log((y + a) / (1 - c * a)) if y + a > 0 and a < r else mp.inf * (1 if a >= r else -1)
+                ),
+                contains=lambda a, y: -y <= a <= r,
             )
         case Squared():
             return SimpleNamespace(
@@ -188,6 +237,19 @@ def textbook(loss: Loss, mp: Any = mp) -> SimpleNamespace:
                 conjugate_derivative=lambda a, y: y + a / 2,
                 contains=lambda a, y: y * a <= 0,
             )
+        case Quantile(q=q, gamma=g):
+            low, high, g = -mp.mpf(q), mp.mpf(1.0 - q), mp.mpf(g)  # 1 - q as float64 has it
+
+            def slope(r: Any) -> Any:
+                return min(max(r / g, low), high) if g else high if r > 0 else low if r < 0 else zero
+
+            return SimpleNamespace(
+                value=lambda u, y: slope(u - y) * (u - y) - g / 2 * slope(u - y) ** 2,
+                derivative=lambda u, y: slope(u - y),
+                conjugate=lambda a, y: y * a + g / 2 * a**2,
+                conjugate_derivative=lambda a, y: y + g * a,
+                contains=lambda a, y: low <= a <= high,
+            )
         case Huber(delta=d):
             d = mp.mpf(d)
             return SimpleNamespace(
@@ -198,6 +260,42 @@ def textbook(loss: Loss, mp: Any = mp) -> SimpleNamespace:
                 contains=lambda a, y: abs(a) <= d,
             )
     return _own_formulas(loss, mp)
+
+
+def _tweedie(power: Any, mp: Any) -> SimpleNamespace:
+    """Tweedie's loss from its deviance; its conjugate at the maximiser, which bisection finds."""
+    A, B = 2 - power, power - 1
+
+    def value(u: Any, y: Any) -> Any:
+        return mp.exp(A * u) / A + (y * mp.exp(-B * u) / B - y**A / (A * B) if y > 0 else 0)
+
+    def derivative(u: Any, y: Any) -> Any:
+        return mp.exp(A * u) - y * mp.exp(-B * u)
+
+    def inverse(a: Any, y: Any) -> Any:
+        if y == 0:
+            return mp.log(a) / A if a > 0 else -mp.inf
+        low, high = mp.log(y) - 1, mp.log(y) + 1
+        while derivative(low, y) > a:
+            low -= high - low
+        while derivative(high, y) < a:
+            high += high - low
+        for _ in range(int(3.4 * mp.dps) + 20):
+            u = (low + high) / 2
+            low, high = (u, high) if derivative(u, y) < a else (low, u)
+        return (low + high) / 2
+
+    def conjugate(a: Any, y: Any) -> Any:
+        u = inverse(a, y)
+        return a * u - value(u, y) if u > -mp.inf else mp.mpf(0)
+
+    return SimpleNamespace(
+        value=value,
+        derivative=derivative,
+        conjugate=conjugate,
+        conjugate_derivative=inverse,
+        contains=lambda a, y: y > 0 or a >= 0,
+    )
 
 
 class Digits(np.ndarray):

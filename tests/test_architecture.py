@@ -28,7 +28,7 @@ ROOMS: list[tuple[str, ...]] = [
     ("search",),  # supports
     ("solvers", "theory"),  # the methods, and the loop that drives them all
     ("datasets",),
-    ("dask",),  # rows on the workers of a cluster
+    ("dask", "gpu"),  # rows on the workers of a cluster, on a device
     ("persistence",),  # models in files
     ("estimators", "report", "serving"),
     ("experiments",),

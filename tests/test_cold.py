@@ -121,7 +121,13 @@ def problem_of(loss, sparse=False, intercept=False, seed=0):
     X = rng.standard_normal((30, 8)) * (rng.random((30, 8)) < (0.5 if sparse else 1.0))
     margin = X[:, :2].sum(axis=1) + rng.standard_normal(30)
     task = LOSSES[loss].task
-    y = np.sign(margin) if task == "classification" else np.exp(margin).round() if loss == "poisson" else margin
+    y = (
+        np.sign(margin)
+        if task == "classification"
+        else np.exp(margin).round() + 1.0
+        if LOSSES[loss].nonnegative_targets
+        else margin
+    )
     return Problem(sp.csr_array(X) if sparse else X, y, loss=loss, k=2, lam=0.1, fit_intercept=intercept)
 
 

@@ -105,7 +105,7 @@ def problem_data(loss, n=90, d=6, sparse=False, seed=0):
     noisy = u - u.mean() + rng.normal(size=n)
     y = np.sign(noisy) if loss.task == "classification" else noisy
     if loss.nonnegative_targets:
-        y = rng.poisson(np.exp(np.clip(0.5 * noisy, -3, 3))).astype(float)
+        y = rng.poisson(np.exp(np.clip(0.5 * noisy, -3, 3))).astype(float) + loss.positive_targets
     s = rng.uniform(0.5, 2.0, size=n)
     return X, y, s / s.sum()
 

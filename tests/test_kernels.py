@@ -1,5 +1,6 @@
 """The compiled kernels against their numpy twins."""
 
+from functools import partial
 from itertools import pairwise
 
 import mpmath
@@ -78,10 +79,12 @@ def test_logistic_proximal_map_in_high_precision(a, u, log_tau, y):
 
 
 def test_derivative_at_a_kink_is_the_subgradient_nearest_zero():
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 1.0, 1.0, 0.0, 0.0, -1.0, 0.0) == 0.0
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 0.5, 1.0, 0.0, 0.0, -1.0, 0.0) == -1.0
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, -0.5, -1.0, 0.0, 0.0, -1.0, 0.0) == 1.0
-    assert kernels.quadratic_step(kernels.DERIVATIVE, 0.0, 3.0, 3.0, 0.0, 0.0, 2.0, 5.0) == 2.0
+    step = partial(kernels.dual_step, kernels.DERIVATIVE)
+    assert step(0.0, 1.0, 1.0, 0.0, 0, 0.0, -1.0, 0.0) == 0.0
+    assert step(0.0, 0.5, 1.0, 0.0, 0, 0.0, -1.0, 0.0) == -1.0
+    assert step(0.0, -0.5, -1.0, 0.0, 0, 0.0, -1.0, 0.0) == 1.0
+    assert step(0.0, 3.0, 3.0, 0.0, 0, 0.0, 2.0, 5.0) == 2.0
+    assert step(0.0, -0.5, -1.0, 0.0, 2, 0.0, -0.9, 0.1) == 0.1
 
 
 # Compressed rows

@@ -480,6 +480,7 @@ def test_in_a_browser(browser, tmp_path, name, width, dark):
     write_page(rows, tmp_path / "page.html")
     browser.open(tmp_path / "page.html", width=width, dark=dark)
     assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
+    assert browser.overlaps() == []
     browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
     assert browser.evaluate(
@@ -497,6 +498,7 @@ def test_in_a_browser(browser, tmp_path, name, width, dark):
     assert len(boxes) == expected
     assert all(min(box) > 0 for box in boxes)
     assert [url for url in browser.requests if not url.startswith("file:")] == []
+    assert browser.overlaps() == []
     assert browser.complaints == []
 
 

@@ -41,7 +41,10 @@ def agree(shown, printed):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """Run the snippets of a page, once, in a folder of their own; gives the folder and what each of them prints."""
+    """Run the snippets of a page, once, in a folder of their own; gives the folder and what each of them prints.
+
+    Those of the README stand alone; those of other pages go on from the ones before them.
+    """
     done = {}
 
     def run(page):
@@ -49,6 +52,8 @@ def ran(tmp_path_factory):
             folder, namespace, printed = tmp_path_factory.mktemp(page.stem), {"__name__": page.stem}, []
             with contextlib.chdir(folder):
                 for code, _ in SNIPPETS[page]:
+                    if page.name == "README.md":
+                        namespace = {"__name__": page.stem}  # each stands alone
                     with contextlib.redirect_stdout(io.StringIO()) as out:
                         exec(compile(code, page.name, "exec"), namespace)
                     printed.append(out.getvalue())

@@ -1,17 +1,25 @@
-"""The pages of the documentation in a real browser; they are built by `sphinx-build -W docs docs/_build`."""
+"""The pages of the documentation in a real browser; they are built by `sphinx-build -W docs docs/_build`.
 
+DIHT_SCREENSHOTS names a folder for a picture of every page at both widths.
+"""
+
+import os
 from pathlib import Path
 
 import pytest
 
 from browser import CHROMIUM, Browser
 
-SITE = Path(__file__).parent.parent / "docs" / "_build"
+DOCS = Path(__file__).parent.parent / "docs"
+SITE = DOCS / "_build"
 PAGES = sorted(
     path
     for path in SITE.rglob("*.html")
     if not {"_static", "_downloads", "_sources"} & set(path.relative_to(SITE).parts)
 )
+DRAWINGS = sorted([*DOCS.glob("figures/*.svg"), *DOCS.glob("reproduction/*.svg")])
+SIZES = {"desktop": (1300, 900), "phone": (390, 840)}
+PARTS = 4  # of the pages, for as many processes
 
 pytestmark = [
     pytest.mark.skipif(not PAGES, reason="the pages have not been built"),
@@ -19,23 +27,60 @@ pytestmark = [
 ]
 
 
-def test_no_page_complains_or_asks_for_the_network():
+def look(browser, page, device):
+    """Check what the browser says of a page, and keep a picture where these are asked for."""
+    browser.resize(*SIZES[device])
+    found = browser.layout()
+    if folder := os.environ.get("DIHT_SCREENSHOTS"):
+        name = "-".join(page.relative_to(DOCS).with_suffix("").parts)
+        browser.screenshot(Path(folder) / f"{name}-{device}.png", whole=True)
+    said = f"{page.name}, {device}"
+    assert found["n_texts"] > 0, said
+    assert found["wide"] <= 1, said
+    assert found["overlaps"] == [], said
+    assert found["broken"] == [], said
+    assert device == "phone" or found["clipped"] == [], said  # on a phone they scroll
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_pages_fit_their_windows_and_nothing_is_written_over(part):
     with Browser() as browser:
-        for page in PAGES:
-            browser.open(page)
+        for page in PAGES[part::PARTS]:
+            browser.open(page, *SIZES["desktop"])
+            look(browser, page, "desktop")
+            look(browser, page, "phone")
             assert browser.complaints == [], page
             assert all(request.startswith(("file:", "data:")) for request in browser.requests), page
-            assert browser.evaluate("[...document.images].every(image => image.naturalWidth > 0)"), page
 
 
-@pytest.mark.parametrize("name", ["index.html", "certificates.html", "examples/index.html"])
-def test_pages_fit_a_phone(name):
+def test_drawings_have_no_text_over_text():
     with Browser() as browser:
-        browser.open(SITE / name, width=360, height=740)
-        assert browser.evaluate("document.documentElement.scrollWidth <= window.innerWidth + 1")
+        for drawing in DRAWINGS:
+            browser.open(drawing)
+            assert browser.layout()["overlaps"] == [], drawing
+
+
+def test_what_is_wrong_is_found(tmp_path):
+    """The checks see a text over another, a page that is too wide, a block that is cut off and a picture that is missing."""
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<!doctype html><p style='position:absolute;top:20px;left:0'>one text</p>"
+        "<p style='position:absolute;top:22px;left:4px'>another</p>"
+        "<pre style='width:40px;overflow:auto'>a line that is longer</pre><div style='width:3000px'>wide</div><img src='none.png'>"
+    )
+    with Browser() as browser:
+        browser.open(page, *SIZES["desktop"])
+        found = browser.layout()
+    assert found["overlaps"] == ['"one text" and "another"']
+    assert found["wide"] > 1000
+    assert len(found["clipped"]) == len(found["broken"]) == 1
 
 
 def test_every_example_has_a_page():
-    examples = Path(__file__).parent.parent / "examples"
     built = {path.stem for path in PAGES}
-    assert all(script.stem in built for script in examples.glob("plot_*.py"))
+    assert all(script.stem in built for script in (DOCS.parent / "examples").glob("plot_*.py"))
+
+
+def test_what_pages_link_to_is_there():
+    for name in ("peers.csv", "reproduction/page.html", "reproduction/results.csv"):
+        assert (SITE / name).read_bytes() == (DOCS / name).read_bytes()

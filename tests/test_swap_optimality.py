@@ -19,7 +19,7 @@ from diht.search import joining as joining_module
 from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import Effort, Joining
 from diht.search.pool import Pool
-from diht.search.swap_optimality import swap_optimum
+from diht.search.swap_optimality import better_swaps, swap_optimum
 from diht.solvers import Auto
 from diht.solvers.auto import state
 from oracle import scaled_words, some_weights, targets
@@ -122,7 +122,7 @@ def test_what_is_called_swap_optimal_is(loss: Loss, given: dict) -> None:
     found = swap_optimum(problem, refit(problem, start), pool=pool)
     assert found.left == 0.0
     assert problem.constraint.allows(found.fit.w)
-    assert found.fit.objective <= refit(problem, start).objective
+    assert found.fit.objective <= refit(problem, start).objective * (1 + 1e-12)
     assert found.fit.objective <= pool.best.objective * (1 + 1e-12)
     assert min(unit_swaps(problem, found.fit.support)) >= found.fit.objective * (1 - 2e-9)
 
@@ -208,3 +208,18 @@ def test_where_rounding_hides_what_a_feature_costs_the_formula_says_nothing() ->
     X[:, 1] = X[:, 0] * (1.0 + 1e-9 * np.arange(len(y)))
     problem = Problem(X, y, "squared", 3, 1e-16)
     assert ExactSwaps(problem).promising(refit(problem, np.array([0, 1, 2])), 0.0) is None
+
+
+def test_every_better_model_is_handed_over():
+    """Swaps yield after each that improves the model, whose objective is then the least so far."""
+    loss = next(loss for loss in LOSSES if loss.name == "logistic")
+    X, y = rare_columns(loss)
+    problem, pool, seen = Problem(X, y, loss, 3, 1e-3), Pool(), []
+    start = refit(problem, np.array([9, 10, 11]))
+    for _ in better_swaps(problem, start, pool=pool):
+        assert pool.best is not None
+        seen.append(pool.best.objective)
+    assert len(seen) > 1
+    assert start.objective > seen[0]
+    assert all(later < earlier for earlier, later in pairwise(seen))
+    assert seen[-1] == swap_optimum(problem, start).fit.objective

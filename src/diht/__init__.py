@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diht.constraints.base import Cardinality
+    from diht.constraints.budget import within_budget
+    from diht.constraints.per_group import per_group
     from diht.datasets.folder import open_dataset
     from diht.estimators import SparseClassifier, SparseRegressor
     from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
@@ -45,10 +47,12 @@ __all__ = [
     "near_optimal",
     "norm_certificate",
     "open_dataset",
+    "per_group",
     "scorecard",
     "solve",
     "sparse_path",
     "stability_selection",
+    "within_budget",
 ]
 
 _HOMES = {
@@ -67,10 +71,12 @@ _HOMES = {
     "near_optimal": "diht.estimators.near",
     "norm_certificate": "diht.solvers.norm",
     "open_dataset": "diht.datasets.folder",
+    "per_group": "diht.constraints.per_group",
     "scorecard": "diht.estimators.scorecard",
     "solve": "diht.solvers.loop",
     "sparse_path": "diht.estimators.path",
     "stability_selection": "diht.estimators.inference",
+    "within_budget": "diht.constraints.budget",
 }
 
 

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NoReturn, TypeAlias
 
 from diht import __version__
-from diht.losses import ALL_LOSSES, LOSSES, losses_with_probabilities
+from diht.losses import ALL_LOSSES, LOSSES, as_loss, losses_with_probabilities
 from diht.report.text import printable
 from diht.solvers.loop import SOLVERS
 
@@ -189,6 +189,7 @@ Several classes share the K features: by the multinomial loss where logistic is
 asked for, else by the sum of the losses of each class against the rest. With
 --multiclass ovr each of them has K features of its own.
 {_losses("numbers", "regression")}.
+A loss takes its parameters in parentheses: "quantile(q=0.9)".
 
 --no-standardize is for columns that are comparable as they are, such as words
 of texts: a rare word divided by its tiny deviation gets huge entries.
@@ -301,6 +302,7 @@ def _add_fit(parser: _Arguments) -> None:
     solve = parser.add_argument_group("solve")
     solve.add_argument("--solver", choices=[*SOLVERS], default="auto", metavar="NAME", help=", ".join(SOLVERS))
     _add_exact(solve)
+    solve.add_argument("--device", metavar="NAME", help="cuda fits on a GPU (needs torch; default: the host)")
     solve.add_argument("--max-iter", type=_whole(1), metavar="N", help="limit on iterations")
     _add_limits(solve)
     solve.add_argument(
@@ -385,7 +387,22 @@ def _add_standardize(group: _Arguments, summary: str, default: bool | None) -> N
 
 
 def _add_loss(group: _Arguments, summary: str, *names: str) -> None:
-    group.add_argument("--loss", choices=names, metavar="NAME", help=summary)
+    group.add_argument("--loss", type=_loss_among(names), metavar="NAME", help=summary)
+
+
+def _loss_among(names: tuple[str, ...]) -> Callable[[str], str]:
+    """Return what checks a loss: one of these names, with parameters or without."""
+
+    def checked(text: str) -> str:
+        if text.partition("(")[0] not in names:
+            raise argparse.ArgumentTypeError(f"invalid choice: {_shown(text)} (choose from {', '.join(names)})")
+        try:
+            as_loss(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return checked
 
 
 def _add_exact(group: _Arguments) -> None:

@@ -306,7 +306,7 @@ class Problem:
         loss = self.loss
 
         def sums(y: Vector, s: Vector) -> tuple[float, float]:
-            at_zero = np.asarray(loss.conjugate(np.zeros_like(y), y))
+            at_zero = loss.conjugate(np.zeros_like(y), y)
             return float(np.sum(s * at_zero)), float(s @ np.abs(at_zero))
 
         total, size = map(added, zip(*self.samples.each(sums), strict=True))

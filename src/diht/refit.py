@@ -444,11 +444,13 @@ def _at_kinks(objective: Objective, alpha: Rows, b: Intercept) -> tuple[Fit, flo
 
     def nearest(y: Vector, s: Vector, a: Vector) -> Vector:
         low, high = loss.domain(y)
-        return np.asarray(np.where(a - low < high - a, low, high), dtype=np.float64)
+        end: Vector = np.where(a - low < high - a, 1.0 * low, 1.0 * high)
+        return end
 
     def inside(y: Vector, s: Vector, a: Vector) -> NDArray[np.bool_]:
         low, high = loss.domain(y)
-        return np.asarray((a > low + _EDGE * (high - low)) & (a < high - _EDGE * (high - low)) & (s > 0))
+        found: NDArray[np.bool_] = (a > low + _EDGE * (high - low)) & (a < high - _EDGE * (high - low)) & (s > 0)
+        return found
 
     def within(y: Vector, s: Vector, a: Vector) -> bool:
         low, high = loss.domain(y)

@@ -153,9 +153,8 @@ class _Predicted:
 
         def losses(y: Vector, at: Vector, error: Vector) -> Vector:
             e = error + 4.0 * _U * np.abs(at)
-            return np.asarray(
-                np.maximum(value(at - e, y), value(at + e, y)) if targets else loss.largest_near(at, e, y)
-            )
+            found: Vector = np.maximum(value(at - e, y), value(at + e, y)) if targets else loss.largest_near(at, e, y)
+            return found
 
         with np.errstate(over="ignore", invalid="ignore"):
             objective = samples.total(lambda y, at: value(at, y), at) + float(0.5 * problem.lam * (w @ w))

@@ -205,9 +205,9 @@ def saddle_point(
         return _not_negative(value + conjugate - loss.paired(a, u), size)
 
     nearest, _ = problem.constraint.threshold(v)
-    taken = 2.0 * v - nearest  # v itself, unless limits keep the nearest model from it
-    terms = np.array([w @ w - 2.0 * (w @ v) + nearest @ taken])
-    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + np.abs(nearest) @ np.abs(taken)])
+    value = problem.constraint.value(v)
+    terms = np.array([w @ w - 2.0 * (w @ v) + value])
+    sizes = np.array([w @ w + 2.0 * np.abs(w) @ np.abs(v) + value])
     ridge = 0.5 * lam * float(_not_negative(terms, sizes)[0])
     return SaddlePoint(samples.total(fenchel, alpha, u), ridge, float(np.linalg.norm(w - nearest)))
 
@@ -237,7 +237,8 @@ def gap_bound(problem: Problem, alpha: Rows) -> float:
     u = samples.margins(*primal_from_dual(problem, alpha))
 
     def terms(y: Vector, a: Vector, u: Vector) -> Vector:
-        return np.asarray(loss.paired(u - loss.conjugate_derivative(a, y), loss.derivative(u, y) - a))
+        found: Vector = loss.paired(u - loss.conjugate_derivative(a, y), loss.derivative(u, y) - a)
+        return found
 
     return samples.total(terms, alpha, u)
 
@@ -354,12 +355,12 @@ class _DualSums(NamedTuple):
     def of(cls, loss: Loss, balances: bool, y: Vector, s: Vector, alpha: Vector) -> _DualSums:
         if not np.all(np.isfinite(alpha)):
             return cls(False, *[np.nan] * 6)
-        c, conjugate = s * alpha, np.asarray(loss.conjugate(alpha, y))
+        c, conjugate = s * alpha, loss.conjugate(alpha, y)
         # Summed pairwise: the error of a dot product grows with the number of samples.
         sums = float(np.sum(s * conjugate)), float(s @ loss.conjugate_terms(alpha, y, conjugate))
         if loss.coupled or not balances:
             return cls(True, _norm(c), *sums, 0.0, 0.0, 0.0)
-        above = float(s @ np.maximum(np.asarray(loss.conjugate(np.zeros_like(y), y)) - conjugate, 0.0))
+        above = float(s @ np.maximum(loss.conjugate(np.zeros_like(y), y) - conjugate, 0.0))
         return cls(True, _norm(c), *sums, float(c[c > 0].sum()), -float(c[c < 0].sum()), above)
 
     @classmethod
@@ -516,7 +517,8 @@ def upper_bound(problem: Problem, w: Vector, b: Intercept = 0.0, u: Rows | None 
 
     def losses(y: Vector, u: Vector) -> Vector:
         # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
-        return np.asarray(loss.largest_near(u, off + 4.0 * _U * np.abs(u), y))
+        largest: Vector = loss.largest_near(u, off + 4.0 * _U * np.abs(u), y)
+        return largest
 
     return rounded_objective(problem, w, losses, u)
 

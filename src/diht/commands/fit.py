@@ -265,7 +265,13 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder:
     if arguments.k > d:
         warn(f"--k {arguments.k} is more than the {d} features of the data: all of them may be used")
     plain = _WatchedClassifier if classes else _WatchedRegressor
-    return plain(k=min(arguments.k, d), lam=arguments.lam or _LAM, max_iter=arguments.max_iter, **settings)
+    return plain(
+        k=min(arguments.k, d),
+        lam=arguments.lam or _LAM,
+        max_iter=arguments.max_iter,
+        device=arguments.device,
+        **settings,
+    )
 
 
 def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mapping[Label, int]) -> str:

@@ -117,6 +117,10 @@ class Constraint(ABC):
         """As how many some features count."""
         return len(features)
 
+    def fits(self, features: Indices, n_features: int) -> bool:
+        """Whether some undecided features may all be in, besides those that are."""
+        return self.count(features) <= self.free(n_features)[0]
+
     @abstractmethod
     def check(self, n_features: int) -> None:
         """Raise ValueError where the constraint makes no sense for `n_features` features."""
@@ -148,6 +152,10 @@ class Constraint(ABC):
         r""":math:`\nu(v)^2`, the squared norm of the projection (for a cardinality: the sum of the k largest v_j^2)."""
         kept = v[self.select(v)]
         return float(kept @ kept)
+
+    def largest_sum(self, squares: Vector) -> float:
+        """Return the largest sum of squares on a support of the family, or an upper bound on it: what `value` is of their roots."""
+        return float(squares[self.select(np.sqrt(squares))].sum())
 
     def allows(self, w: Vector) -> bool:
         """Whether the support of `w` is in the family."""

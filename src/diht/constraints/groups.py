@@ -26,6 +26,7 @@ __all__ = [
     "n_choices",
     "over_targets",
     "signs_of",
+    "units_of_labels",
 ]
 
 Vector = NDArray[np.float64]
@@ -167,8 +168,11 @@ class Structured(Constraint):
 
     def value(self, v: Vector) -> float:
         """The squared norm of the projection: no root is taken and squared again."""
-        squares = self.squares(v)
-        return float(squares[self.base.select(np.sqrt(squares))].sum())
+        return self.base.largest_sum(self.squares(v))
+
+    def largest_sum(self, squares: Vector) -> float:
+        """The same of squares of the features."""
+        return self.base.largest_sum(np.bincount(self.unit, squares, minlength=self.n_units).astype(np.float64))
 
     def allows(self, w: Vector) -> bool:
         """Whether the units are allowed, and the coefficients within their limits."""
@@ -205,6 +209,10 @@ class Structured(Constraint):
     def count(self, features: Indices) -> int:
         """The number of their units."""
         return len(self.units_of(features))
+
+    def fits(self, features: Indices, n_features: int) -> bool:
+        """Whether their units may all be in."""
+        return self.base.fits(self.units_of(features), self.n_units)
 
     def forcing(self, v: Vector) -> tuple[Vector, Vector]:
         """As `base` does for units."""
@@ -307,7 +315,7 @@ def constrained(
     """
     kept = features_given("keep", keep, n_features)
     if groups is not None:
-        kept = np.unique(_units(groups, n_features)[kept])
+        kept = np.unique(units_of_labels(groups, n_features)[kept])
     choices = n_choices(n_features, keep, groups)
     if k > choices or (k < 1 and choices):
         what, beside = "features" if groups is None else "groups", " besides those to keep" * bool(len(kept))
@@ -317,7 +325,7 @@ def constrained(
     if groups is None and limits is None:
         return base
     n_targets = 1 if limits is None else len(limits.lower) // n_features
-    return Structured(base, np.tile(_units(groups, n_features), n_targets), limits)
+    return Structured(base, np.tile(units_of_labels(groups, n_features), n_targets), limits)
 
 
 def over_targets(constraint: Constraint, n_targets: int, n_features: int, coupled: bool = False) -> Constraint:
@@ -345,7 +353,7 @@ def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None)
     kept = features_given("keep", keep, n_features)
     if groups is None:
         return n_features - len(kept)
-    unit = _units(groups, n_features)
+    unit = units_of_labels(groups, n_features)
     return int(unit.max(initial=-1)) + 1 - len(np.unique(unit[kept]))
 
 
@@ -385,7 +393,7 @@ def bounds_of(bounds: Any, names: Any, n_features: int) -> Any:
     return lower, upper
 
 
-def _units(groups: ArrayLike | None, n_features: int) -> Indices:
+def units_of_labels(groups: ArrayLike | None, n_features: int) -> Indices:
     """Number the groups in the order of their labels; without groups every feature is one."""
     if groups is None:
         return np.arange(n_features)

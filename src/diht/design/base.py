@@ -172,6 +172,11 @@ class Features(ABC):
         return None
 
     @property
+    def is_fast(self) -> bool:
+        """Whether reads and Hessians take less time than a factorisation of as many columns by the host."""
+        return False
+
+    @property
     def is_far(self) -> bool:
         """Whether the matrix does not fit into memory, so that a read of it takes far longer than one of some columns."""
         return False

@@ -32,7 +32,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # What becomes of a dual variable; `Step.mode` spells these out.
 IDENTITY, EXPLICIT, IMPLICIT, DERIVATIVE, MARGIN = 0, 1, 2, 3, 4
 # Families of losses.
-QUADRATIC_CONJUGATE, LOGISTIC = 0, 1
+QUADRATIC_CONJUGATE, LOGISTIC, UNTURNED = 0, 1, 2
 
 
 class _Compiler(event.Listener):
@@ -93,13 +93,16 @@ def clip(a: float, low: float, high: float) -> float:
 
 
 @jit
-def quadratic_step(mode: int, a: float, u: float, y: float, tau: float, mu: float, low: float, high: float) -> float:
-    """Update a dual variable for a loss whose conjugate is ``y a + (mu/2) a^2`` on an interval.
+def ends_of(y: float, code: int, low: float, high: float) -> tuple[float, float]:
+    """Return the ends of F: ``[low, high]`` for ``y > 0``, else ``[-high, -low]``, unless the loss has the same for all targets."""
+    if y <= 0.0 and code != UNTURNED:
+        return -high, -low
+    return low, high
 
-    The interval is ``[low, high]`` for ``y > 0`` and ``[-high, -low]`` otherwise.
-    """
-    if y <= 0.0:
-        low, high = -high, -low
+
+@jit
+def quadratic_step(mode: int, a: float, u: float, y: float, tau: float, mu: float, low: float, high: float) -> float:
+    """Update a dual variable for a loss whose conjugate is ``y a + (mu/2) a^2`` on ``[low, high]``."""
     if mode == 1:
         return clip(a + tau * (u - y - mu * a), low, high)
     if mode == 2:
@@ -165,6 +168,7 @@ def dual_step(
         return u
     if code == 1:
         return logistic_step(mode, a, u, y, tau)
+    low, high = ends_of(y, code, low, high)
     return quadratic_step(mode, a, u, y, tau, mu, low, high)
 
 

@@ -75,9 +75,11 @@ class Step:
             return u
         assert self.loss is not None
         if self.mode == "derivative":
-            return np.asarray(self.loss.derivative(u, y), dtype=np.float64)
-        implicit = self.mode == "implicit" or not self.loss.explicit
-        return np.asarray(self.loss.dual_step(alpha, u, self.tau, y, implicit=implicit), dtype=np.float64)
+            new: Vector = self.loss.derivative(u, y)
+        else:
+            implicit = self.mode == "implicit" or not self.loss.explicit
+            new = self.loss.dual_step(alpha, u, self.tau, y, implicit=implicit)
+        return new
 
     def codes(self) -> Codes | None:
         """Return the step as numbers, or None if the loss has no compiled formula."""
@@ -93,7 +95,7 @@ class Step:
     def at(self, alpha: Vector, u: Vector, y: Vector, b: float = 0.0) -> Vector:
         """Compute the new values at the margins u + b, compiled where the loss has a compiled formula."""
         codes = self.codes()
-        if codes is None:
+        if codes is None or not isinstance(u, np.ndarray):
             return self(alpha, u + b, y)
         from diht.design import kernels
 
@@ -104,7 +106,7 @@ class Step:
     def total(self, alpha: Vector, u: Vector, y: Vector, s: Vector, b: float = 0.0) -> float:
         """Compute the weighted sum of the new values at the margins u + b: it never falls as b grows."""
         codes = self.codes()
-        if codes is None:
+        if codes is None or not isinstance(u, np.ndarray):
             return float(s @ self(alpha, u + b, y))
         from diht.design import kernels
 

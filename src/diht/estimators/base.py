@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import constrained, n_choices
+from diht.constraints.groups import Structured, constrained, n_choices
 from diht.design import LARGEST, Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
@@ -37,7 +37,8 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
-from diht.losses import ALL_LOSSES, Loss
+from diht.gpu import is_array_of_others, is_on_device, on_host
+from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
@@ -143,26 +144,47 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         if client is None:
             return self.fit(*loaded_here(X, y, sample_weight, classes))
         with loaded(client, X, y, sample_weight, classes) as data, printed(self.verbose):
-            samples, targets = self._targets_there(data)
-            loss = self._fitted_loss()
-            for rows, _ in targets.values():
-                check_targets_there(samples, loss, rows)
-            d, dtype = samples.design.shape[1], samples.design.dtype
-            previous = self._previous(d)
-            set_features(self, d, data.names)
-            set_groups(self, None)
-            constraint = self._constraint(d)
-            scale = scales_there(samples, constraint) if self.standardize else None
+            return self._fit_there(data, X, y, sample_weight)
 
-            def problem(given: tuple[Any, int]) -> Problem:
-                return problem_there(samples, given, loss, constraint, self._ridge, self.fit_intercept, scale)
+    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Fit on a device, where the rows are or to which they are moved."""
+        from diht.gpu.data import loaded
 
-            tasks = FitTasks.of(self, X, y, sample_weight, len(targets))
-            results = self._results(targets, problem, scale, dtype, previous, tasks)
-            # What is as long as the samples stays where they are, and goes with them.
-            self._keep([result.without_proof() for result in results], samples.size)
-            if tasks is not None:
-                tasks.end()
+        given = X
+        if not is_array_of_others(X):
+            X = validated(self, X, ensure_all_finite=False)
+        names = getattr(self, "feature_names_in_", None) if hasattr(given, "columns") else None
+        if isinstance(X, Design):
+            raise ValueError(
+                "X must be an array or a sparse matrix where device= is given, not rows in blocks or on disk"
+            )
+        names = None if names is None else tuple(names)
+        with printed(self.verbose):
+            data = loaded(X, y, sample_weight, self.device, self._task == "classification", names)
+            return self._fit_there(data, given, y, sample_weight)
+
+    def _fit_there(self, data: Any, X: Any, y: Any, sample_weight: Any) -> Any:
+        """Fit samples that live elsewhere."""
+        samples, targets = self._targets_there(data)
+        loss = self._fitted_loss()
+        for rows, _ in targets.values():
+            check_targets_there(samples, loss, rows)
+        d, dtype = samples.design.shape[1], samples.design.dtype
+        previous = self._previous(d)
+        set_features(self, d, data.names)
+        set_groups(self, None)
+        constraint = self._constraint(d)
+        scale = scales_there(samples, constraint) if self.standardize else None
+
+        def problem(given: tuple[Any, int]) -> Problem:
+            return problem_there(samples, given, loss, constraint, self._ridge, self.fit_intercept, scale)
+
+        tasks = FitTasks.of(self, X, y, sample_weight, len(targets))
+        results = self._results(targets, problem, scale, dtype, previous, tasks)
+        # What is as long as the samples stays where they are, and goes with them.
+        self._keep([result.without_proof() for result in results], samples.size)
+        if tasks is not None:
+            tasks.end()
         return self
 
     def _start(self, problem: Problem, result: Result, j: int, scale: Vector | None) -> Result | None:
@@ -182,8 +204,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         names = [name for name, loss in ALL_LOSSES.items() if loss.task == self._task]
         if isinstance(self.loss, Loss) and self.loss.task == self._task:
             return self.loss
-        if isinstance(self.loss, str) and self.loss in names:
-            return ALL_LOSSES[self.loss]()
+        if isinstance(self.loss, str) and self.loss.partition("(")[0] in names:
+            return as_loss(self.loss)
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
 
     def _fitted_loss(self) -> Loss:
@@ -192,6 +214,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
+        if isinstance(self.k, Constraint):
+            return self._with_limits(self.k, n_features)
         k = Cardinality(self.k).k
         keep, groups, signs, limits = self._wanted(n_features)
         choices = n_choices(n_features, keep, groups)
@@ -202,6 +226,15 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
                 f"k={self.k} is more than the {what}: all of them may be used", UserWarning, stacklevel=_CALLER
             )
         return constrained(min(k, choices), n_features, keep, groups, signs, limits)
+
+    def _with_limits(self, constraint: Constraint, n_features: int) -> Constraint:
+        """Return a constraint of one's own, with what `sign` and `bounds` ask for."""
+        if self.keep is not None or self.groups is not None:
+            raise ValueError("keep and groups cannot be used where k is a constraint")
+        constraint.check(n_features)
+        _, _, signs, limits = self._wanted(n_features)
+        free = constrained(n_features, n_features, sign=signs, bounds=limits)
+        return constraint if free.limits is None else Structured(constraint, free.unit_of(n_features), free.limits)
 
     def _wanted(self, n_features: int) -> Wanted:
         """Return what is asked of the columns of `coef_`."""
@@ -290,6 +323,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _scores(self, X: Any) -> Array:
         """Return x.w + b of every sample for every target, of shape (n, number of targets)."""
         check_is_fitted(self)
+        if is_array_of_others(X):
+            return self._scores_of_others(X)
         coef: Any = self.coef_ if issparse(self.coef_) else np.atleast_2d(self.coef_)
         own = self._own_columns(X)
         if own is None:
@@ -302,6 +337,19 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             coef = coef[:, self.support_]
         scores: Array = own @ (coef.toarray() if issparse(coef) else coef).T + self.intercept_
         return scores
+
+    def _scores_of_others(self, X: Any) -> Array:
+        """Return the same of an array of torch, cupy or JAX: computed on its device where it is on one."""
+        if not is_on_device(X, None):
+            return self._scores(on_host(X))
+        from diht.gpu.data import scores
+
+        if X.shape[1] != self.n_features_in_:
+            name = type(self).__name__
+            raise ValueError(
+                f"X has {X.shape[1]} features, but {name} is expecting {self.n_features_in_} features as input."
+            )
+        return scores(X, np.atleast_2d(self._rows()), np.atleast_1d(self.intercept_))
 
     def _own_columns(self, X: Any) -> Array | None:
         """Return the columns of the model's own features, encoded; None where X has to be looked at as a whole.
@@ -523,5 +571,6 @@ def blas_threads(n_jobs: int | None) -> AbstractContextManager[Any]:
 
 
 def declared(loss: Any) -> Any:
-    """Return the loss of a name; anything else as it is."""
-    return ALL_LOSSES[loss]() if isinstance(loss, str) and loss in ALL_LOSSES else loss
+    """Return the loss of a name, with its default parameters; anything else as it is."""
+    name = loss.partition("(")[0] if isinstance(loss, str) else None
+    return ALL_LOSSES[name]() if name in ALL_LOSSES else loss

@@ -25,6 +25,7 @@ from diht.estimators.base import (
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.table_encoder import TableEncoder
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
 from diht.problem import normalised_weights
@@ -75,9 +76,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
     Parameters
     ----------
-    k : int, default=10
+    k : int or Constraint, default=10
         The largest number of features used (by each class of several where these have a choice of their own, see `multiclass`).
-        More than there are: all of them, with a warning.
+        More than there are: all of them, with a warning. Or what `diht.per_group` (at most so many of each group) and
+        `diht.within_budget` (features have costs) return; without `keep` and `groups` then.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="logistic"
@@ -136,6 +138,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
         else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
         and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
+    device : str, optional
+        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
+        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
 
     Attributes
     ----------
@@ -237,6 +242,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         bounds: Any = None,
         multiclass: str = "shared",
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -259,6 +265,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:
@@ -267,7 +274,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         Parameters
         ----------
         X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too.
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too. Also a
+            Dask collection, a tensor of torch (dense, CSR), or an array of cupy or JAX.
         y : array-like of shape (n_samples,)
             The classes, of any type that can be sorted.
         sample_weight : array-like of shape (n_samples,), optional
@@ -278,6 +286,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         SparseClassifier
             The estimator itself.
         """
+        if is_on_device(X, self.device):
+            found: SparseClassifier = self._fit_on_device(X, y, sample_weight)
+            return found
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
             fitted: SparseClassifier = self._fit_dask(X, y, sample_weight)
             return fitted
@@ -307,7 +319,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         factors = class_factors(totals, self.class_weight, classes)
         if self.class_weight is not None:
             factors = factors / float(factors @ totals)
-            samples = samples.with_weights(samples.map(lambda y, s: s * factors[y.astype(np.int64)]))
+            samples = samples.with_weights(
+                samples.map(lambda y, s: s * sum(f * (y == j) for j, f in enumerate(factors)))
+            )
         if not np.array_equal(getattr(self, "classes_", ()), classes):
             self.__dict__.pop("result_", None)  # nothing to begin from
         self.classes_ = classes

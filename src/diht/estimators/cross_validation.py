@@ -174,7 +174,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             warnings.warn(message, UserWarning, stacklevel=3)
         return sorted({min(k, most) for k in ks})
 
-    def _scoring(self) -> str | None:
+    def _scoring(self) -> str | Callable[..., float] | None:
         """Return what models are scored by where nothing is said."""
         return None
 
@@ -372,6 +372,14 @@ def _takes_weights(scorer: Callable[..., Any]) -> bool:
     return any(parameter.name in ("sample_weight", "kwargs") for parameter in parameters)
 
 
+def _minus_loss(loss: Loss, model: Plain, X: Any, y: Array, sample_weight: Vector | None = None) -> float:
+    """Return minus the mean loss of a regressor's predictions."""
+    means = np.asarray(model.predict(X), dtype=np.float64)
+    u = np.log(means) if loss.link == "log" else means
+    each = loss.value(u.ravel(order="F"), np.ravel(y, order="F").astype(np.float64))
+    return -float(np.average(each.reshape(u.shape, order="F"), axis=0, weights=sample_weight).mean())
+
+
 class SparseRegressorCV(_CrossValidated, SparseRegressor):
     r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
 
@@ -395,7 +403,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     cv : int, cross-validation generator or iterable, default=None
         The folds, as in scikit-learn; None makes five.
     scoring : str, callable or None, default=None
-        The score, the larger the better; None takes minus the mean squared error, or minus the mean deviance of counts.
+        The score, the larger the better; None takes minus the mean squared error, minus the mean deviance, or
+        minus the mean loss, as `Loss.scoring` says.
     refit : bool, default=True
         Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
     solver : str or Solver, default="auto"
@@ -532,8 +541,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self._fit(X, y, sample_weight, offset)
         return self
 
-    def _scoring(self) -> str | None:
-        return self._loss().scoring
+    def _scoring(self) -> str | Callable[..., float] | None:
+        loss = self._loss()
+        return partial(_minus_loss, loss) if loss.scoring == "loss" else loss.scoring
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         return {"": y}, normalised_weights(weights, len(y)), None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from numbers import Integral, Real
@@ -138,7 +139,7 @@ class NearOptimal:
         frequency, order = self.frequency, self._order()
         shown = ", ".join(f"{self.feature_names[j]} {100 * frequency[j]:.0f}%" for j in order[:_NAMED])
         more = f" and {len(order) - _NAMED:,} more" if len(order) > _NAMED else ""
-        lines.append(f"features: {shown}{more}")
+        lines += textwrap.wrap(f"features: {shown}{more}", 100, subsequent_indent="  ")
         if self.classes:
             copies = "; ".join(" = ".join(self.feature_names[j] for j in features) for features in self.classes)
             lines.append(f"copies of each other: {copies}")

@@ -15,6 +15,7 @@ from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.table_encoder import TableEncoder
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
 from diht.problem import finite_vector, normalised_weights
 from diht.samples import Rows, null_intercept
@@ -41,13 +42,15 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
 
     Parameters
     ----------
-    k : int, default=10
-        The largest number of features used. More than there are: all of them, with a warning.
+    k : int or Constraint, default=10
+        The largest number of features used. More than there are: all of them, with a warning. Or what `diht.per_group` (at most so
+        many of each group) and `diht.within_budget` (features have costs) return; without `keep` and `groups` then.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="squared"
-        The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss and
-        "poisson" for half the Poisson deviance of counts with mean exp(u); or an object of `diht.losses` or of your own.
+        The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss,
+        "quantile(q=0.9)" for the pinball loss of a quantile, "poisson" for half the Poisson deviance of counts with mean exp(u),
+        "negative_binomial(dispersion=0.5)", "gamma" and "tweedie(power=1.5)"; or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
         The method: a name in `diht.solvers.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
     exact : bool, default=False
@@ -93,6 +96,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
         else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
         and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
+    device : str, optional
+        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
+        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
 
     Attributes
     ----------
@@ -187,6 +193,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         sign: Any = None,
         bounds: Any = None,
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.k = k
         self.lam = lam
@@ -207,6 +214,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
 
     @ends_callbacks
     def fit(
@@ -217,10 +225,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         Parameters
         ----------
         X : data frame, array-like or sparse matrix of shape (n_samples, n_features)
-            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too.
+            The samples, float32 or float64 (other types become float64). The columns of a data frame may be categories, too. Also a
+            Dask collection, a tensor of torch (dense, CSR), or an array of cupy or JAX.
         y : array-like of shape (n_samples,) or (n_samples, n_targets)
-            The targets; for the Poisson loss not negative. Several targets share the k features: the losses and ridges of their
-            models add up.
+            The targets; for losses of a mean exp(u) not negative, for the gamma loss positive. Several targets share the k
+            features: the losses and ridges of their models add up.
         sample_weight : array-like of shape (n_samples,), optional
             Nonnegative weights; only their ratios matter.
         offset : array-like of shape (n_samples,) or (n_samples, n_targets), optional
@@ -231,6 +240,12 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
+        if is_on_device(X, self.device):
+            if offset is not None:
+                raise ValueError("offset cannot be used where X is on a device")
+            found: SparseRegressor = self._fit_on_device(X, y, sample_weight)
+            return found
+        X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
             if offset is not None:
                 raise ValueError("offset cannot be used where X is a Dask collection")
@@ -280,7 +295,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         -------
         ndarray of shape (n_samples,) or (n_samples, n_targets)
             Predictions, of X's floating point type: x.w + b, or the mean that the loss takes it for (`Loss.mean`), such as
-            exp(x.w + b) for the Poisson loss.
+            exp(x.w + b) for the Poisson, negative binomial, gamma and Tweedie losses.
         """
         mean: Array = self._loss().mean(self._linear(X, offset))
         return mean

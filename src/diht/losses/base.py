@@ -56,16 +56,25 @@ def oriented(low: float, high: float, y: Array) -> tuple[Array, Array]:
 
 
 class Pieces(NamedTuple):
-    """A loss of straight and quadratic pieces, by its conjugate: y a + (mu/2) a^2 on [low, high], for y < 0 on [-high, -low]."""
+    """A loss of straight and quadratic pieces, by its conjugate: y a + (mu/2) a^2 on [low, high].
+
+    Where it is `turned`, as losses of classes are, the interval is [-high, -low] for y < 0.
+    """
 
     mu: float
     low: float
     high: float
+    turned: bool = True
 
     @property
     def is_bounded(self) -> bool:
         """Whether F has an end, so that l has a straight piece."""
         return self.low > -math.inf or self.high < math.inf
+
+    @property
+    def numbers(self) -> tuple[int, float, float, float]:
+        """What compiled kernels know of it; see `Loss.kernel`."""
+        return 0 if self.turned else 2, self.mu, self.low, self.high
 
 
 class Declared:
@@ -116,6 +125,8 @@ class Loss(Declared, ABC):
         "regression" (any finite target) or "classification" (targets -1 and +1).
     nonnegative_targets : bool
         Whether targets must not be negative.
+    positive_targets : bool
+        Whether they must not be zero either.
     mu : float
         l is 1/mu-smooth, which is to say that l* is mu-strongly convex; 0 where the curvature has no bound.
     smoothness : float
@@ -142,13 +153,14 @@ class Loss(Declared, ABC):
     score : str
         Of a regressor's predictions: "r2", or "d2" with the loss in place of squares.
     scoring : str
-        scikit-learn's name of the score by which cross-validation chooses a regressor.
+        scikit-learn's name of the score by which cross-validation chooses a regressor, or "loss" for minus the mean loss.
     """
 
     coupled: ClassVar[bool] = False
     explicit: ClassVar[bool] = True
     of_differences: ClassVar[bool] = False
     nonnegative_targets: ClassVar[bool] = False
+    positive_targets: ClassVar[bool] = False
     concordant: ClassVar[bool] = False
     reach: ClassVar[float] = math.inf
     link: ClassVar[str] = "identity"
@@ -261,6 +273,10 @@ class Loss(Declared, ABC):
         a = z - tau * (p + 0.5 * (q - p))
         return self.project(xp.minimum(xp.maximum(a, slope_p), slope_q), y)
 
+    def within_reach(self, u: Array, y: Array) -> Array:
+        """Tell where l is what it says, and not the straight line that keeps it from overflowing."""
+        return u <= self.reach
+
     def paired(self, a: Array, u: Array) -> Array:
         """Return the products of dual variables and predictions, as the Fenchel-Young inequality has them."""
         return a * u
@@ -328,9 +344,9 @@ class Loss(Declared, ABC):
     def kernel(self) -> tuple[int, float, float, float] | None:
         """Return (code, mu, low, high) for the compiled dual steps, or None: the step then runs through this object.
 
-        Code 0: the loss of these `pieces`. Code 1: the logistic loss.
+        Code 0: the loss of these `pieces`, turned for y < 0; code 2: not turned. Code 1: the logistic loss.
         """
-        return None if self.pieces is None else (0, *self.pieces)
+        return None if self.pieces is None else self.pieces.numbers
 
     def slope_kernel(self) -> tuple[tuple[int, float, float, float], float] | None:
         """Return the numbers of `kernel` and the strength of barriers, for compiled sums of derivatives; None as there."""
@@ -348,6 +364,8 @@ class Loss(Declared, ABC):
             _refuse(xp, y, (y != 1) & (y != -1), f"y must be -1 or +1 for the {self.name} loss")
         if self.nonnegative_targets:
             _refuse(xp, y, y < 0, f"y must not be negative for the {self.name} loss")
+        if self.positive_targets:
+            _refuse(xp, y, y <= 0, f"y must be positive for the {self.name} loss")
 
 
 def _is_narrow(low: Array, high: Array, tol: float) -> Array:

@@ -39,7 +39,7 @@ class Multinomial(Loss):
         v = u - np.sum(u * y, axis=0)
         top = v.max(axis=0)  # at least the 0 of the sample's own class
         others = np.exp(v - top) * (1.0 - y)
-        return np.asarray(top + np.log1p(others.sum(axis=0) + np.expm1(-top)))
+        return top + np.log1p(others.sum(axis=0) + np.expm1(-top))
 
     def derivative(self, u: Array, y: Array) -> Array:
         """Return p - y; that of a sample's own class to all digits, also where p rounds to 1."""
@@ -49,19 +49,19 @@ class Multinomial(Loss):
     def second_derivative(self, u: Array, y: Array) -> Array:
         """Return p = softmax(u), which stands for the Hessian diag(p) - p p' of a sample."""
         e = np.exp(u - u.max(axis=0))
-        return np.asarray(e / e.sum(axis=0))
+        return e / e.sum(axis=0)
 
     def conjugate(self, a: Array, y: Array) -> Array:
         """Return l*(a, y), infinite outside [0, 1]; that a row of p sums to 1 is taken for granted."""
         p = a + y
         outside = (p < 0.0) | (p > 1.0)
         terms = p * np.log(np.where(p > 0.0, p, 1.0))
-        return np.asarray(np.sum(np.where(outside, math.inf, terms), axis=0))
+        return np.sum(np.where(outside, math.inf, terms), axis=0)
 
     def conjugate_derivative(self, a: Array, y: Array) -> Array:
         """Return 1 + log p."""
         with np.errstate(divide="ignore"):
-            return np.asarray(1.0 + np.log(a + y))
+            return 1.0 + np.log(a + y)
 
     def conjugate_terms(self, a: Array, y: Array, conjugate: Array) -> Array:
         """Return the sizes of what is added up: each p_c is rounded once, and moves its term by 1 - log p_c of that."""

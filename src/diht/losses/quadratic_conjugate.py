@@ -13,7 +13,7 @@ __all__ = ["QuadraticConjugate"]
 class QuadraticConjugate(Loss):
     r"""A loss whose conjugate is l*(a) = y a + (mu/2) a^2 on an interval.
 
-    The interval F is [low, high] for y > 0 and [-high, -low] for y < 0; for regression it is symmetric. With r = u - y,
+    The interval F is [low, high], for classes [-high, -low] where y < 0. With r = u - y,
 
         l(u)   = max_{a in F} a r - (mu/2) a^2,     attained at
         l'(u)  = P_F(r / mu)                        (mu = 0: the end of F that r points to, 0 where r = 0),
@@ -26,7 +26,7 @@ class QuadraticConjugate(Loss):
     @property
     def pieces(self) -> Pieces | None:
         """All that there is to know of the loss."""
-        return Pieces(self.mu, self.low, self.high)
+        return Pieces(self.mu, self.low, self.high, self.task == "classification")
 
     @property
     def smoothness(self) -> float:
@@ -36,12 +36,12 @@ class QuadraticConjugate(Loss):
     @property
     @abstractmethod
     def low(self) -> float:
-        """Lower end of F for y > 0."""
+        """Lower end of F, of classes for y > 0."""
 
     @property
     @abstractmethod
     def high(self) -> float:
-        """Upper end of F for y > 0."""
+        """Upper end of F, of classes for y > 0."""
 
     def value(self, u: Array, y: Array) -> Array:
         """Return l(u, y)."""
@@ -86,7 +86,9 @@ class QuadraticConjugate(Loss):
 
     def domain(self, y: Array) -> tuple[Array, Array]:
         """Return the ends of F."""
-        return oriented(self.low, self.high, y)
+        if self.task == "classification":
+            return oriented(self.low, self.high, y)
+        return self.low, self.high
 
     def conjugate_prox(self, z: Array, tau: Array, y: Array) -> Array:
         """Return P_F((z - tau y) / (1 + tau mu)), so written that tau y does not overflow where the result does not."""

@@ -208,14 +208,14 @@ class Structure:
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> Structure:
         """Take what an estimator was given, if it takes such things."""
-        from diht.constraints.groups import _signs, _units, features_given
+        from diht.constraints.groups import _signs, features_given, units_of_labels
         from diht.constraints.limits import limits_of
 
         keep, groups, sign, bounds = estimator._wanted(n_features)
         if keep is None and groups is None and sign is None and bounds is None:
             return cls()
         kept = features_given("keep", keep, n_features)
-        units = _units(groups, n_features)
+        units = units_of_labels(groups, n_features)
         signs = _signs(sign, n_features)
         return cls(
             tuple(np.flatnonzero(np.isin(units, units[kept])).tolist()),
@@ -354,6 +354,11 @@ class SavedModel:
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
+        from diht.constraints.base import Constraint
+
+        asked = getattr(estimator, "k", None)  # those that choose k have none
+        if isinstance(asked, Constraint):
+            raise ValueError(f"a model with {asked} can be pickled, but not written to JSON or reported")
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None

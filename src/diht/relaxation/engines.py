@@ -320,7 +320,8 @@ class NewtonEngine(Engine):
         def mean(y: Vector, s: Vector, u: Vector, v: Vector) -> Vector:
             far = np.abs(v) > 1e-9 * (1.0 + np.abs(u))
             rise = loss.derivative(u + v, y) - loss.derivative(u, y)
-            return np.asarray(np.where(far, rise / np.where(far, v, 1.0), loss.second_derivative(u, y)))
+            found: Vector = np.where(far, rise / np.where(far, v, 1.0), loss.second_derivative(u, y))
+            return found
 
         return self.samples.map(mean, margins, change)
 
@@ -413,7 +414,8 @@ class GradientEngine(Engine):
 
 def _rise(loss: Loss, y: Vector, u: Vector, before: Vector) -> Vector:
     """Return by how much the losses rise."""
-    return np.asarray(loss.value(u, y) - loss.value(before, y))
+    rise: Vector = loss.value(u, y) - loss.value(before, y)
+    return rise
 
 
 def engine_for(

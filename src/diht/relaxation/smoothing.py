@@ -12,6 +12,8 @@ from diht.losses import Loss, Pieces
 __all__ = ["Central", "Moreau"]
 
 _NEAREST = 1e-150  # its square is a normal number
+_U = 2.0**-53  # unit roundoff of float64
+_STEPS, _BETWEEN = 200, 4  # Newton's steps at most, and how many before it is asked whether all are done
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class Moreau(Loss):
     def kernel(self) -> tuple[int, float, float, float] | None:
         """That of the same pieces with another mu, where the loss is made of such."""
         pieces = self.base.pieces
-        return None if pieces is None else (0, self.mu, pieces.low, pieces.high)
+        return None if pieces is None else pieces._replace(mu=self.mu).numbers
 
 
 @dataclass(frozen=True)
@@ -92,16 +94,18 @@ class Central(Loss):
     @property
     def mu(self) -> float:
         """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
-        mu, low, high = self._pieces
-        width = high - low
-        return mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
+        pieces = self._pieces
+        width = pieces.high - pieces.low
+        return pieces.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
 
     def derivative(self, u: Any, y: Any) -> Any:
         """The point of the domain where the derivative of the conjugate is u."""
+        if not isinstance(u, np.ndarray):
+            return _central_slopes(u, y, self._pieces, self.tau)
         from diht.samples.central_slopes import central_slopes
 
         out = np.empty_like(u)
-        central_slopes(u, y, *self._pieces, self.tau, out)
+        central_slopes(u, y, self._pieces.numbers, self.tau, out)
         return out
 
     def value(self, u: Any, y: Any) -> Any:
@@ -135,4 +139,39 @@ class Central(Loss):
 
     def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
         """The pieces of the base, and tau."""
-        return (0, *self._pieces), self.tau
+        return self._pieces.numbers, self.tau
+
+
+def _central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
+    """Return what `diht.samples.central_slopes` compiles, by functions of arrays, wherever these live."""
+    mu, d, up = pieces.mu, u - y, y > 0.0 if pieces.turned else y == y
+    low, high = np.where(up, pieces.low, -pieces.high), np.where(up, pieces.high, -pieces.low)
+
+    def room(excess: Any) -> Any:
+        root = np.hypot(excess, 2.0 * np.sqrt(mu * tau))
+        near = 2.0 * tau / np.where(excess > 0.0, excess + root, 1.0)
+        return np.where(excess > 0.0, near, (root - excess) / (2.0 * mu) if mu > 0.0 else np.inf)
+
+    if not np.isfinite(pieces.high - pieces.low):
+        no_low, end = np.isinf(low), np.where(np.isinf(low), high, low)
+        distance = room(np.where(no_low, d - mu * end, mu * end - d))
+        return np.where(no_low, end - distance, end + distance)
+    from_high, from_low, middle = room(d - mu * high), room(mu * low - d), 0.5 * (low + high)
+    upper = np.minimum(np.maximum(high - from_high, middle), np.nextafter(high, low))
+    a = np.where(from_high < from_low, upper, np.maximum(np.minimum(low + from_low, middle), np.nextafter(low, high)))
+    left: Any = low
+    right: Any = high
+    done: Any = up & ~up
+    for step in range(_STEPS):
+        below, above = a - low, high - a
+        value = mu * a - tau / below + tau / above - d
+        rounding = 4.0 * _U * (np.abs(d) + mu * np.abs(a) + tau / below + tau / above)
+        done = done | (np.abs(value) <= rounding) | ~((below > 0.0) & (above > 0.0))
+        left, right = np.where(value > 0.0, left, a), np.where(value > 0.0, a, right)
+        new = a - value / (mu + tau / (below * below) + tau / (above * above))
+        new = np.where((left < new) & (new < right), new, 0.5 * (left + right))
+        done = done | ~((left < new) & (new < right)) | (new == a)
+        a = np.where(done, a, new)
+        if step % _BETWEEN == _BETWEEN - 1 and bool(np.all(done)):
+            break
+    return a

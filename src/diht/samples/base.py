@@ -278,7 +278,7 @@ class Samples(ABC):
         """Return the weighted sums of l', |l'| and, where that takes no time, l'' at the margins u + b."""
 
         def sums(y: Vector, s: Vector, u: Vector) -> tuple[float, float]:
-            slopes = np.asarray(loss.derivative(u + b, y))
+            slopes = loss.derivative(u + b, y)
             return float(s @ slopes), float(s @ np.abs(slopes))
 
         slope, size = map(added, zip(*self.each(sums, u), strict=True))

@@ -47,14 +47,14 @@ def central_path(
     X, seen = design.toarray().T, np.flatnonzero(s)
     S = np.empty((SAMPLE_ROWS, len(seen)))
     S[0], S[1], S[2] = y[seen], s[seen], 1.0
-    if pieces.low != -pieces.high:
+    if pieces.turned:
         S[2, S[0] < 0.0] = -1.0
         S[0] *= S[2]
     if offset is not None:  # the conjugate of l(u + o) is (y - o) a + (mu/2) a^2 on the same interval
         S[0] -= S[2] * offset[seen]
     x, alpha = np.empty(len(X)), np.empty(len(seen))
     X = np.ascontiguousarray(X if len(seen) == len(y) else X[:, seen])
-    b, bound = interior_point(X, S, *pieces, lam, fit_intercept, rtol, x, alpha)
+    b, bound = interior_point(X, S, pieces.mu, pieces.low, pieces.high, lam, fit_intercept, rtol, x, alpha)
     point = np.zeros(len(y))
     point[seen] = alpha
     return EndOfPath(x, b, bound, point)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from diht.design.kernels import DERIVATIVE, Array, dual_step, jit
+from diht.design.kernels import DERIVATIVE, Array, dual_step, ends_of, jit
 
 _U = 2.0**-53  # unit roundoff of float64
 _MAX_EVALUATIONS = 200  # of a function whose root is sought
@@ -40,15 +40,14 @@ def central_straight(d: float, low: float, high: float, tau: float) -> float:
 
 
 @jit
-def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: float) -> float:
-    """Return the a inside ``(low, high)`` with ``y + mu a - tau/(a - low) + tau/(high - a) = u``; the ends are those for y > 0.
+def central_slope(u: float, y: float, code: int, mu: float, low: float, high: float, tau: float) -> float:
+    """Return the a inside F with ``y + mu a - tau/(a - low) + tau/(high - a) = u``, for the loss of these numbers.
 
     The left side increases with a, from minus to plus infinity: Newton's method in a bracket that shrinks around the root, from the
     root with the barrier of one end alone, the nearer one, until rounding is all that is left of the difference of the two sides,
     or a step moves a no more: near an end that is not zero a - low and high - a have few digits.
     """
-    if y <= 0.0:
-        low, high = -high, -low
+    low, high = ends_of(y, code, low, high)
     d = u - y
     from_high = central_room(d - mu * high, mu, tau) if high < np.inf else np.inf
     from_low = central_room(mu * low - d, mu, tau) if low > -np.inf else np.inf
@@ -86,10 +85,11 @@ def central_slope(u: float, y: float, mu: float, low: float, high: float, tau: f
 
 
 @jit
-def central_slopes(u: Array, y: Array, mu: float, low: float, high: float, tau: float, out: Array) -> None:
+def central_slopes(u: Array, y: Array, loss: Any, tau: float, out: Array) -> None:
     """Write :func:`central_slope` of every entry."""
+    code, mu, low, high = loss
     for i in range(u.size):
-        out[i] = central_slope(u[i], y[i], mu, low, high, tau)
+        out[i] = central_slope(u[i], y[i], code, mu, low, high, tau)
 
 
 @jit
@@ -99,7 +99,7 @@ def total_slope(loss: Any, tau: float, u: Array, b: float, y: Array, s: Array) -
     total = 0.0
     if tau > 0.0:
         for i in range(u.size):
-            total += s[i] * central_slope(u[i] + b, y[i], mu, low, high, tau)
+            total += s[i] * central_slope(u[i] + b, y[i], code, mu, low, high, tau)
     else:
         for i in range(u.size):
             total += s[i] * dual_step(DERIVATIVE, 0.0, u[i] + b, y[i], 0.0, code, mu, low, high)

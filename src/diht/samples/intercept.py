@@ -204,7 +204,8 @@ def balanced(samples: Samples, loss: Loss, alpha: Rows) -> Rows:
 
     def inside(y: Vector, a: Vector) -> NDArray[np.bool_]:
         low, high = loss.domain(y)
-        return np.asarray((a + b > low) & (a + b < high))
+        found: NDArray[np.bool_] = (a + b > low) & (a + b < high)
+        return found
 
     def total(b: float) -> float:
         return samples.total(shifted(b), alpha)

@@ -229,7 +229,7 @@ def polish(
 
 @jit_inlined
 def begin(S: Array, mu: float, low: float, high: float, intercept: bool) -> None:
-    """Write a first point: the middle of F, or between that and 0 so that the sum of s a vanishes."""
+    """Write a first point: the middle of F; with an intercept 0, or between the two, so that the sum of s a vanishes."""
     n = S.shape[1]
     size = forward = backward = 0.0
     for i in range(n):
@@ -241,6 +241,8 @@ def begin(S: Array, mu: float, low: float, high: float, intercept: bool) -> None
     size = size if size > 0.0 else 1.0
     reach = 0.5 * (high - low) if high - low < np.inf else size / max(mu, 1.0)
     middle = low + reach if low > -np.inf else (high - reach if high < np.inf else 0.0)
+    if intercept and low < 0.0 < high:
+        middle = 0.0
     least = min(forward, backward) if intercept and forward > 0.0 and backward > 0.0 else 0.0
     for i in range(n):
         a = middle

@@ -20,7 +20,7 @@ from diht.design.view import AffineErrors
 from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples, added
-from diht.samples.intercept import root_in_batches
+from diht.samples.distant import Distant
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.partition import Blocks, make_blocks, shuffled_runs
@@ -36,9 +36,6 @@ Runs: TypeAlias = list[tuple[int, int]]  # samples that are held together: the f
 Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
-_ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
-_SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last
-_CLOSE = 1e-11  # slope, relative to its terms, that may be left: its square is what it changes the value by
 _HERE = "the rows are in other processes"
 
 
@@ -466,7 +463,7 @@ class _Weighted:
         return _added(self._ask("gram_of_columns"))
 
 
-class RemoteSamples(Samples):
+class RemoteSamples(Distant):
     """Samples of all shards of a group.
 
     Parameters
@@ -565,62 +562,9 @@ class RemoteSamples(Samples):
         value = self.group.value(Method("chosen"), self.held, f, *_values(rows))
         return ChosenRemotely(value, tuple(self.group.ask(_chosen_size, value)))
 
-    # The intercept
-
-    def best_intercept(self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False) -> Any:
-        """Return the best intercept; of a smooth loss up to what the value of the loss does not tell."""
-        return self._best_intercept(loss, u, start)[0]
-
-    def at_best_intercept(
-        self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False
-    ) -> tuple[Any, Rows, float]:
-        """Return that intercept, the margins with it, and the value of the loss there."""
-        b, value = self._best_intercept(loss, u, start)
-        u = self.shifted(u, b)
-        return b, u, self.value(loss, u) if value is None else value
-
-    def _best_intercept(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
-        """Return it with the value of the loss, where that is known."""
-        known = loss.intercept(lambda f: self.each(f, u))
-        if known is not None:
-            return known, None
-        if loss.differentiable:
-            return self._by_newton(loss, u, start)
-        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
-        return self._by_batches(loss, u, start, _ROUNDED * size), None
-
-    def _by_newton(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
-        """Newton's method; its last step is not looked at where the squares of those before promise that it is the last."""
-        b, least = start, np.inf
-        while True:
-            slope, size, curvature, value = _summed(self._ask(_around, loss, u.value, b))
-            noise = _ROUNDED * size
-            if abs(slope) <= noise:
-                return b, value
-            if not (abs(slope) <= 0.5 * least and curvature > 0.0):
-                return self._by_batches(loss, u, b, noise), None
-            step = -slope / curvature
-            ratio = abs(slope) / least if np.isfinite(least) else 1.0 if abs(slope) > _SOON * size else 0.0
-            if loss.is_quadratic or (loss.smoothness >= 2 and ratio**2 * abs(slope) <= _CLOSE * size):
-                return b + step, value + 0.5 * slope * step
-            b, least = b + step, abs(slope)
-
-    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
-        return root_in_batches(lambda points: _added(self._ask(_slopes_at, loss, u.value, points)), start, noise)
-
-    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
-        """Project on F and ``sum_i s_i alpha_i = 0``, in a round trip for each of Newton's steps."""
-        b, least = 0.0, np.inf
-        while True:
-            total, size, inside = _summed(self._ask(_shifted_sums, loss, alpha.value, b))
-            noise = _ROUNDED * size
-            if abs(total) <= noise:
-                break
-            if not (abs(total) <= 0.5 * least and inside > 0.0):
-                b = root_in_batches(lambda points: _added(self._ask(_totals_at, loss, alpha.value, points)), b, noise)
-                break
-            b, least = b - total / inside, abs(total)
-        return self.map(lambda y, s, a: np.clip(a + b, *loss.domain(y)), alpha)
+    def asked(self, f: Callable[..., Any], loss: Loss, rows: Rows, at: Any) -> list[Any]:
+        """Return ``f(samples, loss, rows, at)`` of every shard."""
+        return self._ask(f, loss, rows.value, at)
 
     # Parts of the samples
 
@@ -809,11 +753,6 @@ def _values(rows: Iterable[Rows]) -> tuple[Value, ...]:
     return tuple(row.value for row in rows)
 
 
-def _summed(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
-    """Add numbers, each sum rounded once."""
-    return tuple(map(added, zip(*parts, strict=True)))
-
-
 def _added(parts: Iterable[Any]) -> Vector:
     """Add vectors or matrices in the order of the shards."""
     total: Vector = reduce(np.add, parts)
@@ -916,29 +855,6 @@ def _centred_hessian(samples: MemorySamples, h: Vector) -> tuple[float, Vector, 
     total, mean = float(samples.s @ h), samples.center(h)
     mean = np.zeros(samples.design.shape[1]) if mean is None else mean
     return total, mean, samples.design.hessian(samples.s * h, mean)
-
-
-def _around(samples: MemorySamples, loss: Loss, u: Vector, b: float) -> tuple[float, ...]:
-    """Return the slope of the loss in the intercept, its terms in size, its curvature, and its value."""
-    s, y, u = samples.s, samples.y, u + b
-    a = np.asarray(loss.derivative(u, y))
-    return float(s @ a), float(s @ np.abs(a)), float(s @ loss.second_derivative(u, y)), float(s @ loss.value(u, y))
-
-
-def _slopes_at(samples: MemorySamples, loss: Loss, u: Vector, points: Vector) -> Vector:
-    return np.array([float(samples.s @ loss.derivative(u + b, samples.y)) for b in points])
-
-
-def _shifted_sums(samples: MemorySamples, loss: Loss, alpha: Vector, b: float) -> tuple[float, ...]:
-    """Return the sum of dual variables that are shifted and projected, that of their sizes, and the weight of those inside F."""
-    (low, high), s = loss.domain(samples.y), samples.s
-    a = np.clip(alpha + b, low, high)
-    return float(s @ a), float(s @ np.abs(a)), float(s @ ((alpha + b > low) & (alpha + b < high)))
-
-
-def _totals_at(samples: MemorySamples, loss: Loss, alpha: Vector, points: Vector) -> Vector:
-    low, high = loss.domain(samples.y)
-    return np.array([float(samples.s @ np.clip(alpha + b, low, high)) for b in points])
 
 
 def _hessian_root(samples: MemorySamples, h: Vector, center: Vector | None, lam: float) -> Vector:

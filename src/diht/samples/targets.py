@@ -168,14 +168,15 @@ class TargetSamples(Samples):
 
         def of_targets(_: Vector, s: Vector, *parts: Vector) -> Vector:
             if coupled:
-                return np.asarray(f(parts[0], s, *parts[1:]))
+                found: Vector = f(parts[0], s, *parts[1:])
+                return found
             return np.stack([f(parts[0][c], s, *(part[c] for part in parts[1:])) for c in range(n_targets)])
 
         return self.one.map(of_targets, self.y, *rows)
 
     def total(self, f: Callable[..., Any], *rows: Rows) -> float:
         """Return the sum of ``s_i f(y_i, rows_i)``, over all targets."""
-        return added(self.each(lambda y, s, *parts: float(np.sum(np.asarray(f(y, *parts)) @ s)), *rows))
+        return added(self.each(lambda y, s, *parts: float(np.sum(f(y, *parts) @ s)), *rows))
 
     def per_intercept(self, results: list[T]) -> list[list[T]]:
         """Return what `each` returns, by the target."""

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from diht.design.kernels import LOGISTIC, Array, Integer, clip, dot, dual_step, jit, jit_reassociated
+from diht.design.kernels import LOGISTIC, Array, Integer, clip, dot, dual_step, ends_of, jit, jit_reassociated
 
 _OUTSIDE = 1e-14  # relative distance to F that is rounding
 _NEAR = 0.8  # share of the reach up to which a bound on the answer will do
@@ -37,9 +37,7 @@ _FARTHEST = 4.0  # times the last coefficient: the next one at most
 @jit
 def conjugate_at(a: float, y: float, loss: Array) -> float:
     """Return ``l*(a)``, for an ``a`` in F but for rounding; else infinity."""
-    low, high = loss[2], loss[3]
-    if y <= 0.0:
-        low, high = -high, -low
+    low, high = ends_of(y, int(loss[0]), loss[2], loss[3])
     inside = clip(a, low, high)
     if not abs(a - inside) <= _OUTSIDE * (1.0 + abs(a)):
         return math.inf
@@ -53,9 +51,7 @@ def conjugate_at(a: float, y: float, loss: Array) -> float:
 @jit
 def weight_at(a: float, y: float, reach: float, loss: Array) -> float:
     """Return the weight c of a sample at the slope ``a = l'(u)``; see `diht.search.joining`."""
-    low, high = loss[2], loss[3]
-    if y <= 0.0:
-        low, high = -high, -low
+    low, high = ends_of(y, int(loss[0]), loss[2], loss[3])
     if loss[0] == LOGISTIC:
         return float((a - low) * (high - a))
     curvature = 1.0 / loss[1]
@@ -65,9 +61,7 @@ def weight_at(a: float, y: float, reach: float, loss: Array) -> float:
 @jit
 def beyond(a: float, y: float, step: float, loss: Array) -> float:
     """Return how many times the way from a point of F to its border a step is."""
-    low, high = loss[2], loss[3]
-    if y <= 0.0:
-        low, high = -high, -low
+    low, high = ends_of(y, int(loss[0]), loss[2], loss[3])
     length = abs(step)
     if length <= _OUTSIDE * (1.0 + abs(a)):
         return 0.0

@@ -252,12 +252,13 @@ class _Metric:
 
     def weights(self, u: Vector, y: Vector) -> Vector:
         """Return c for some margins."""
-        curvature = self.loss.second_derivative(u, y)
+        curvature: Vector = self.loss.second_derivative(u, y)
         if self.loss.concordant or self.reach == np.inf:
-            return np.asarray(curvature)
+            return curvature
         low, high = self.loss.domain(y)
         a = self.loss.derivative(u, y)
-        return np.asarray(np.minimum(curvature, np.minimum(a - low, high - a) / self.reach))
+        least: Vector = np.minimum(curvature, np.minimum(a - low, high - a) / self.reach)
+        return least
 
     def kappa(self, epsilon: Vector) -> Vector:
         """Return the factor for the largest |epsilon| of all rows; infinite beyond the reach."""

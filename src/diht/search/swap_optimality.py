@@ -8,9 +8,9 @@ its units have been left out since it last changed.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import Effort, Joining
 from diht.search.pool import Pool
 
-__all__ = ["SwapOptimum", "swap_optimum"]
+__all__ = ["SwapOptimum", "better_swaps", "swap_optimum"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -44,7 +44,17 @@ class SwapOptimum(NamedTuple):
     left: float
 
 
-def swap_optimum(
+def swap_optimum(problem: Problem, fit: Fit, **settings: Any) -> SwapOptimum:
+    """Exchange units of a fitted model until no exchange lowers the objective; the settings are those of `better_swaps`."""
+    swaps = better_swaps(problem, fit, **settings)
+    while True:
+        try:
+            next(swaps)
+        except StopIteration as end:
+            return cast(SwapOptimum, end.value)
+
+
+def better_swaps(
     problem: Problem,
     fit: Fit,
     *,
@@ -53,8 +63,8 @@ def swap_optimum(
     patience: float = np.inf,
     stop: Callable[[], bool] = never,
     pool: Pool | None = None,
-) -> SwapOptimum:
-    """Exchange units of a fitted model until no exchange lowers the objective by more than `rtol` of it.
+) -> Generator[None, None, SwapOptimum]:
+    """Exchange units of a fitted model until no exchange lowers the objective by more than `rtol` of it; yield after each.
 
     Parameters
     ----------
@@ -77,7 +87,7 @@ def swap_optimum(
         fit, proved = search.exactly(fit)
         if proved:
             return SwapOptimum(fit, 0.0)
-    return search.by_leaving_out(fit)
+    return (yield from search.by_leaving_out(fit))
 
 
 _GLANCES = 0.25  # share of the patience for glances in a row that find nothing, before a proof is tried
@@ -114,7 +124,7 @@ class _Search:
         """Whether a unit may join a model without another's leaving."""
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
 
-    def by_leaving_out(self, fit: Fit) -> SwapOptimum:
+    def by_leaving_out(self, fit: Fit) -> Generator[None, None, SwapOptimum]:
         """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, go on with glances."""
         waiting, provable = self.units(fit), True
         seen = proved = 0  # units in a row that were left out in vain, and thoroughly
@@ -129,6 +139,7 @@ class _Search:
             if better is not None:
                 self.effort.pay()
                 fit, waiting, provable, seen, proved = better, self.updated(waiting, better), True, 0, 0
+                yield
                 continue
             seen, proved = seen + 1, proved + thorough
             missing = len(waiting) - proved
@@ -195,7 +206,9 @@ class _Search:
         return better, 0.0 if better is not None or not missed else fit.objective - float(min(missed))
 
     def curvatures(self, joining: Joining) -> Vector | None:
-        """Return the curvatures along features that were asked for first: they take reads of X, and change little."""
+        """Return curvatures along features; where l'' is smooth, those that were asked for first: they take reads of X."""
+        if self.problem.loss.smoothness < 2:
+            return joining.curvatures()
         if self._curvatures is None:
             self._curvatures = joining.curvatures()
         return self._curvatures

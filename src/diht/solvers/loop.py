@@ -176,9 +176,9 @@ def _bounded(problem: Problem, start: Start) -> Start:
 
 def _is_finite(problem: Problem, w: Vector, b: Intercept, u: Rows) -> bool:
     """Whether the objective is finite, and the margin of no sample that has weight beyond the reach of the loss."""
-    reach = problem.loss.reach
+    loss = problem.loss
     with np.errstate(over="ignore", invalid="ignore"):
-        reached = problem.samples.each(lambda y, s, u: bool(np.all((u <= reach) | (s <= 0.0))), u)
+        reached = problem.samples.each(lambda y, s, u: bool(np.all(loss.within_reach(u, y) | (s <= 0.0))), u)
         return all(reached) and bool(np.isfinite(primal(problem, w, b, u)))
 
 

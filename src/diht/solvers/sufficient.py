@@ -41,6 +41,7 @@ Callback = Callable[[Iterate], Any]
 _TALL = 4  # rows for each column, at least
 _LEAST_ENTRIES = 2e5  # of X: smaller ones are read in no time
 _MOST_FEATURES = 2000  # whose Gram matrix is formed
+_MOST_BESIDE_READS = 300  # the same where reads of X are so fast that factorising a table takes longer
 _NEGLIGIBLE, _OF_TOLERANCE = 1e-6, 0.1  # share of the objective, and of `tol`, that the errors may take from a bound
 
 
@@ -230,7 +231,8 @@ def _ceiling(problem: Problem, objective: float) -> float:
 def _is_condensable(problem: Problem) -> bool:
     """Whether a problem has the squared loss, one target, and far more rows than columns."""
     n, d = problem.shape
-    tall = n >= _TALL * (d + 1) and float(n) * d >= _LEAST_ENTRIES and d <= _MOST_FEATURES
+    most = _MOST_BESIDE_READS if problem.design.is_fast else _MOST_FEATURES
+    tall = n >= _TALL * (d + 1) and float(n) * d >= _LEAST_ENTRIES and d <= most
     return problem.loss.is_squared_error and problem.n_targets == 1 and problem.tail is None and tall
 
 

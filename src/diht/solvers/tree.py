@@ -410,9 +410,7 @@ class NewtonNodes(Nodes):
         m, inside, outside = part.constraint.free(len(features))
         rest = np.setdiff1d(np.arange(len(features)), np.union1d(inside, outside))
         closed = False
-        if (
-            m <= 0 or part.constraint.count(rest) <= m
-        ):  # one support is left: its own refit and dual point say all there is to say
+        if m <= 0 or part.constraint.fits(rest, len(features)):  # one support is left: its refit and dual point say all
             fit = refit(part, inside if m <= 0 else np.union1d(inside, rest), model.dense)
             model = SparseVector.of(fit.w)
             rule = Rule(model, fit.b)
@@ -659,10 +657,10 @@ def _undecided(constraint: Constraint, w: Vector, undecided: NDArray[np.bool_], 
     It is the one with the largest share where there is a shift, else the one whose share is nearest to 1/2. Measured, nodes of
     breast cancer with lam = 0.001 and k = 5, 10: squared loss 713, 1381 against 859, 1973; logistic 585, 1049 against 397, 711.
     """
-    m, inside, _ = constraint.free(len(w))
-    undecided[inside] = False  # those that every model keeps are not decided about
+    m, inside, outside = constraint.free(len(w))
+    undecided[inside] = undecided[outside] = False  # those that every model keeps, or none, are not decided about
     free = np.flatnonzero(undecided)
-    if m <= 0 or constraint.count(free) <= m:
+    if m <= 0 or constraint.fits(free, len(w)):
         return -1
     z = constraint.places(w)[free]
     shared = np.where(z < 1.0 - _WHOLE, z, 0.0) if shifted else np.minimum(z, 1.0 - z)

@@ -144,7 +144,8 @@ class Auto(Solver):
         """Swap while that improves the best model, as far as the limits allow, and fit it once more: that may prove more."""
         if state.is_open:
             state.search(np.flatnonzero(best.w), best.w, best.b)
-        state.settle()
+        for _ in state.settle():
+            pass
         best = state.best
         if state.refitted is not None and np.array_equal(best.support, state.refitted):
             return self.observe(problem, state)

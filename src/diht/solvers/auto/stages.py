@@ -397,7 +397,7 @@ class SwapOptimality(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        state.settle()
+        yield from state.settle()
         yield
 
 

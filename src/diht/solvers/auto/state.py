@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from diht.refit import refit
 from diht.samples import Intercept
 from diht.search.joining import Effort
 from diht.search.pool import Pool
-from diht.search.swap_optimality import swap_optimum
+from diht.search.swap_optimality import better_swaps
 from diht.search.swaps import swap_search
 from diht.solvers.auto.profile import MANY, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
@@ -248,31 +248,32 @@ class AutoState:
         part.leave(found, pool)
         return part.left(fit)
 
-    def settle(self) -> None:
-        """Make swaps until none improves the incumbent, and keep what is proved of that."""
+    def settle(self) -> Iterator[None]:
+        """Make swaps until none improves the incumbent, yield after each, and keep what is proved at the end."""
         if self.settled is not None and np.array_equal(self.best.support, self.settled):
             return
         undecided = self.screened() if self.is_open else None
         if undecided is None:
             self.swap_optimal = True
         else:
-            left = self._swap_optimum(undecided)
+            left = yield from self._swap_optimum(undecided)
             self.swap_optimal = left == 0.0 or (False if self.stop() else min(left, self.gap))
         self.settled = self.best.support
         self.searched.add(self.settled.tobytes())
 
-    def _swap_optimum(self, undecided: Problem) -> float:
+    def _swap_optimum(self, undecided: Problem) -> Generator[None, None, float]:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
         work = Effort.of_reads(self.problem.design, self.budget.reads)
         patience = _IN_VAIN * work + (0.0 if self.sampled else _PATIENCE)
         settings: dict[str, Any] = {"effort": _EFFORT, "patience": patience, "stop": self.stop}
         if part is None:
-            far = undecided.design.is_far  # each unit that is left out takes a read of X
-            return np.inf if far else swap_optimum(undecided, best, pool=self.pool, **settings).left
+            if undecided.design.is_far:  # each unit that is left out takes a read of X
+                return np.inf
+            return (yield from better_swaps(undecided, best, pool=self.pool, **settings)).left
         found = Pool(self.pool.capacity)
         best = replace(best, n_features=len(part.features), support=part.entered(best.support))
-        left = swap_optimum(part.problem, best, pool=found, **settings).left
+        left = (yield from better_swaps(part.problem, best, pool=found, **settings)).left
         part.leave(found, self.pool)
         return left
 

@@ -1,0 +1,227 @@
+"""What is known of the columns of an X on a device: numbers of the features, on the host."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.design import Features
+from diht.design.base import RowErrors, _cut_at
+from diht.design.view import AffineErrors
+from diht.gpu.matrix import Matrix, as_numpy, on_device
+
+__all__ = ["DeviceColumns", "DeviceView"]
+
+Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
+
+# In the time of one multiplication of a core a GPU makes so many, of matrices in float64, and reads so many times as many entries;
+# a dense copy of some columns of a dense matrix takes memory besides.
+_FASTER, _DENSE_ENTRIES, _SPARSE_ENTRIES = 4000.0, 30.0, 1000.0
+_LAUNCHES = 2e7  # multiplications of a core in the time that a Hessian takes however small it is
+
+
+class _Costs(Features):
+    """What products cost, in units of a core of the host."""
+
+    base: Any
+
+    def dense_gram_cost(self, n_columns: int | None = None) -> float:
+        """Return the cost of a Hessian of so many columns."""
+        n = float(self.shape[1] if n_columns is None else n_columns)
+        cost = float(self.shape[0]) * n * n
+        return cost / _FASTER + _LAUNCHES if self.base.is_fast else cost
+
+    def entries(self, n_columns: int | None = None) -> float:
+        """Return the number of entries of a dense copy of so many columns, as many as take the time here that they take there."""
+        found = super().entries(n_columns)
+        if not self.base.is_fast:
+            return found
+        return found / (_SPARSE_ENTRIES if self.base.matrix.is_sparse else _DENSE_ENTRIES)
+
+
+class DeviceColumns(_Costs, RowErrors):
+    """Columns as they are stored.
+
+    Parameters
+    ----------
+    matrix : Matrix
+    roundings : int
+        How often an entry was rounded before it was stored.
+    """
+
+    n_threads = 1
+
+    def __init__(self, matrix: Matrix, roundings: int = 0) -> None:
+        self.matrix, self.shape, self.roundings = matrix, matrix.shape, roundings
+        self.dtype = np.dtype(str(matrix.dtype).removeprefix("torch."))
+        self._reads = 0.0
+
+    @property
+    def base(self) -> DeviceColumns:
+        """Themselves."""
+        return self
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether they are on a GPU."""
+        return bool(self.matrix.device.type != "cpu")
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the matrix."""
+        return self.matrix.nbytes
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data."""
+        return self.dtype
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self._reads
+
+    def count(self, passes: float) -> None:
+        """Count reads."""
+        self._reads += passes
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self._reads += part.passes * part.nbytes / max(1, self.nbytes)
+
+    @cached_property
+    def _counts(self) -> Vector:
+        return as_numpy(self.matrix.counts()).astype(np.float64)
+
+    @cached_property
+    def _norms(self) -> Vector:
+        self.count(1.0)
+        norms: Vector = np.sqrt(as_numpy(self.matrix.column_spread(self._ones, None)))
+        return norms
+
+    @property
+    def _ones(self) -> Any:
+        return on_device(np.ones(self.shape[0]), self.matrix.device)
+
+    @cached_property
+    def _largest_row(self) -> float:
+        self.count(1.0)
+        return float(self.matrix.row_spread(None, None).max().sqrt())
+
+    @cached_property
+    def _longest_row(self) -> int:
+        return int(self.matrix.row_counts().max())
+
+    def occupied(self) -> Indices:
+        """Return the columns, ascending, that may hold anything but zeros."""
+        return np.flatnonzero(self._counts) if self.matrix.is_sparse else np.arange(self.shape[1])
+
+    def fraction(self, support: Indices) -> float:
+        """Fraction of the stored entries that some features hold."""
+        if not self.matrix.is_sparse:
+            return len(support) / max(1, self.shape[1])
+        return float(self._counts[support].sum()) / max(1.0, float(self._counts.sum()))
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        return self._norms
+
+    def constants(self, features: Indices) -> Vector:
+        """Return the value of each of some columns that is constant, NaN for the others."""
+        if not len(features):
+            return np.empty(0)
+        return as_numpy(self.matrix.constants(on_device(features, self.matrix.device)))
+
+    def pieces(self, features: Indices, most: float) -> list[Indices]:
+        """Cut features into groups whose columns have at most so many entries, but for single ones: copies of them are dense."""
+        return _cut_at(features, np.full(len(features), float(self.shape[0])), most)
+
+    def _column_counts(self) -> Vector:
+        return self._counts.copy()
+
+    def _max_row_count(self) -> int:
+        return self._longest_row
+
+    def largest_row_norm(self) -> float:
+        """Return the largest Euclidean norm of a row."""
+        return self._largest_row
+
+
+class DeviceView(_Costs, AffineErrors):
+    """Such columns, centred and scaled on the way."""
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether they are on a GPU."""
+        return self.base.is_fast
+
+    def __init__(self, base: DeviceColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
+        self.base: DeviceColumns = base
+        self.center, self.scale, self.zeros = center, scale, zeros
+        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base."""
+        return self.base.nbytes
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data, before they are centred and scaled."""
+        return self.base.dtype
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self.base.passes
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether there are centres."""
+        return self.center is not None
+
+    def count(self, passes: float) -> None:
+        """Count reads."""
+        self.base.count(passes)
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self.base.count_reads_of(part)
+
+    def occupied(self) -> Indices:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        held = np.zeros(self.shape[1], dtype=bool) if self.center is None else self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
+
+    def fraction(self, support: Indices) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return self.base.fraction(support)
+
+    @cached_property
+    def _norms(self) -> Vector:
+        self.count(1.0)
+        matrix = self.base.matrix
+        center = None if self.center is None else on_device(self.center, matrix.device)
+        norms: Vector = np.sqrt(as_numpy(matrix.column_spread(self.base._ones, center)))
+        norms[self.zeros] = 0.0
+        return norms if self.scale is None else norms / self.scale
+
+    def column_norms(self) -> Vector:
+        """Euclidean norms of the columns."""
+        return self._norms
+
+    def constants(self, features: Indices) -> Vector:
+        """Return the value of each of some columns that is constant, NaN for the others."""
+        values = self.base.constants(features)
+        if self.center is not None:
+            values = values - self.center[features]
+        return values if self.scale is None else values / self.scale[features]
+
+    def pieces(self, features: Indices, most: float) -> list[Indices]:
+        """Cut features into groups whose columns have at most so many entries, but for single ones."""
+        return self.base.pieces(features, most)

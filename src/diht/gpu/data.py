@@ -1,0 +1,220 @@
+"""Data as samples on a device: checked there, moved there block by block where they are elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from numpy.typing import NDArray
+
+from diht.design import LARGEST
+from diht.gpu.arrays import DeviceArray, pairwise_sum
+from diht.gpu.interchange import is_array_of_others, on_host, tensor_of
+from diht.gpu.matrix import Dense, Matrix, Sparse, as_numpy
+from diht.gpu.samples import TorchSamples
+from diht.samples.base import Rows
+
+__all__ = ["DeviceData", "loaded", "scores"]
+
+Array = NDArray[Any]
+Tensor: TypeAlias = Any  # torch.Tensor
+
+_BLOCK = 2**26  # bytes of rows that are moved at a time
+_SHARE = 0.7  # of a device's free memory that X may take: working sets and vectors need the rest
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceData:
+    """Rows on a device.
+
+    Attributes
+    ----------
+    samples : TorchSamples
+        With targets as they were given, or the numbers of their classes, and weights that sum to one.
+    names : tuple of str, or None
+    classes : array, or None
+    n_targets : int
+        0 where there is a single one.
+    several : torch.Tensor or None
+        Several targets, one row each.
+    """
+
+    samples: TorchSamples
+    names: tuple[str, ...] | None
+    classes: Array | None
+    n_targets: int
+    several: Tensor | None
+
+    def targets(self) -> Rows:
+        """Return several targets, one row each."""
+        return DeviceArray(self.several)
+
+
+def loaded(
+    X: Any, y: Any, weights: Any, device: Any, classes: bool, names: tuple[str, ...] | None = None
+) -> DeviceData:
+    """Check data and bring them to a device, by default the one that X is on.
+
+    Parameters
+    ----------
+    X : array of torch, cupy or JAX, dense or CSR, or of numpy or scipy
+    y, weights : arrays of any of these
+    device : str, torch.device or None
+    classes : bool
+        Whether targets are classes.
+    names : tuple of str, optional
+        Of the columns.
+    """
+    where = _device_of(X, device)
+    matrix = matrix_of(X, where)
+    n = matrix.shape[0]
+    s = _weights(weights, n, where)
+    if classes:
+        found, codes = _classes(y, n, where)
+        return DeviceData(TorchSamples.of(matrix, codes, s), names, found, 0, None)
+    rows = _checked("y", tensor_of("y", y, where)).to(torch.float64)
+    if rows.ndim == 2 and rows.shape[1] == 1:
+        rows = rows[:, 0]
+    _check_length("y", rows, n)
+    if rows.ndim == 1:
+        return DeviceData(TorchSamples.of(matrix, rows, s), names, None, 0, None)
+    several = rows.T.contiguous()
+    return DeviceData(TorchSamples.of(matrix, several[0].contiguous(), s), names, None, len(several), several)
+
+
+def _device_of(X: Any, device: Any) -> Any:
+    if device is None:
+        device = X.device if isinstance(X, torch.Tensor) else "cuda"
+    try:
+        where = torch.device(device)
+        torch.empty(0, device=where)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        what = "there is no GPU that torch can use" if not torch.cuda.is_available() else str(error).splitlines()[0]
+        raise ValueError(f"device={device!r} cannot be used: {what}") from None
+    if where.type not in ("cpu", "cuda"):
+        raise ValueError(f"device must be 'cuda', one of several as in 'cuda:1', or 'cpu', got {device!r}")
+    return where
+
+
+def matrix_of(X: Any, device: Any) -> Matrix:
+    """Return X on a device, checked; ValueError where it is no matrix of finite numbers, or does not fit."""
+    if isinstance(X, torch.Tensor) and X.layout == torch.sparse_csr:
+        parts: Any = X.crow_indices(), X.col_indices(), X.values()
+    elif is_array_of_others(X) and hasattr(X, "indptr"):
+        parts = X.indptr, X.indices, X.data
+    elif sp.issparse(X):
+        X = sp.csr_array(X)
+        X.sum_duplicates()
+        parts = X.indptr, X.indices, X.data
+    else:
+        return _dense(X, device)
+    _require_memory(sum(int(part.nbytes) for part in parts) * 2, device)
+    starts, index, values = (_moved(f"X's {i}", part, device) for i, part in zip("abc", parts, strict=True))
+    return Sparse(starts.to(torch.int64), index, _checked("X", _real(values)), int(X.shape[1]))
+
+
+def _dense(X: Any, device: Any) -> Dense:
+    if not is_array_of_others(X):
+        X = np.asarray(X)
+    if X.ndim != 2 or 0 in X.shape:
+        raise ValueError(f"X must be a matrix with at least one row and one column, got shape {tuple(X.shape)}")
+    _require_memory(0 if _is_there(X, device) else int(X.nbytes), device)
+    return Dense(_checked("X", _real(_moved("X", X, device))))
+
+
+def _is_there(X: Any, device: Any) -> bool:
+    return isinstance(X, torch.Tensor) and X.device == torch.empty(0, device=device).device
+
+
+def _moved(name: str, X: Any, device: Any) -> Tensor:
+    """Return an array on a device; rows of the host's are moved block by block, through memory that the device can read."""
+    if is_array_of_others(X) or device.type == "cpu":
+        return tensor_of(name, X, device)
+    rows = max(1, _BLOCK // max(1, int(X.nbytes) // max(1, len(X))))
+    kind = torch.from_numpy(np.empty(0, dtype=X.dtype)).dtype
+    out = torch.empty(tuple(X.shape), dtype=kind, device=device)
+    for first in range(0, len(X), rows):
+        block = torch.from_numpy(np.array(X[first : first + rows], order="C"))
+        out[first : first + rows].copy_(block.pin_memory(), non_blocking=True)
+    torch.cuda.synchronize(device)
+    return out
+
+
+def _require_memory(n_bytes: int, device: Any) -> None:
+    """Raise ValueError where X would not leave room for the rest."""
+    if device.type == "cpu":
+        return
+    free, _ = torch.cuda.mem_get_info(device)
+    if n_bytes > _SHARE * free:
+        raise ValueError(
+            f"X needs {n_bytes / 1e9:.1f} GB on the device, of whose memory {free / 1e9:.1f} GB are free: fit without device=, "
+            "where rows may be in the host's memory or on disk"
+        )
+
+
+def _real(values: Tensor) -> Tensor:
+    """Return the entries as float32 or float64."""
+    return values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float64)
+
+
+def _checked(name: str, values: Tensor) -> Tensor:
+    """Raise ValueError unless all entries are finite, and none is so large that sums of squares overflow."""
+    if not values.is_floating_point():
+        return values
+    for part in values.split(max(1, _BLOCK * values.shape[0] // max(1, values.numel())), 0):
+        if not bool(torch.all(torch.isfinite(part))):
+            kind = "NaN" if bool(torch.any(torch.isnan(part))) else "infinity"
+            raise ValueError(f"{name} contains {kind}: it must hold finite numbers")
+        if values.dtype == torch.float64 and part.numel() and float(part.abs().max()) > LARGEST:
+            raise ValueError(
+                f"{name} must not hold numbers beyond {LARGEST:g} in size, got {float(part.abs().max()):g}"
+            )
+    return values
+
+
+def _check_length(name: str, rows: Tensor, n: int) -> None:
+    if rows.ndim not in (1, 2) or len(rows) != n:
+        raise ValueError(f"{name} must have length {n} to match X, got shape {tuple(rows.shape)}")
+
+
+def _weights(weights: Any, n: int, device: Any) -> Tensor:
+    if weights is None:
+        return torch.full((n,), 1.0 / n, dtype=torch.float64, device=device)
+    s = _checked("sample_weight", tensor_of("sample_weight", weights, device).to(torch.float64))
+    if s.ndim != 1 or len(s) != n:
+        raise ValueError(f"sample_weight must have length {n} to match X, got shape {tuple(s.shape)}")
+    if bool(torch.any(s < 0)):
+        raise ValueError(f"sample_weight must not be negative, got {float(s.min())}")
+    largest = float(s.max())
+    if largest == 0.0:
+        raise ValueError("sample_weight must not be all zero")
+    s = s / largest
+    return s / pairwise_sum(s)
+
+
+def _classes(y: Any, n: int, device: Any) -> tuple[Array, Tensor]:
+    """Return the classes, sorted, and their numbers for the samples."""
+    if is_array_of_others(y):
+        labels, codes = torch.unique(_checked("y", tensor_of("y", y, device)), return_inverse=True)
+        classes = as_numpy(labels)
+    else:
+        classes, numbers = np.unique(np.asarray(y), return_inverse=True)
+        codes = tensor_of("y", numbers, device)
+    if codes.ndim != 1 or len(codes) != n:
+        raise ValueError(f"y must have length {n} to match X, got shape {tuple(codes.shape)}")
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+    return classes, codes.to(torch.float64)
+
+
+def scores(X: Any, coef: Array, intercept: Array) -> Array:
+    """Return x.w + b of every sample for every row of coefficients, of X on a device; in float64, here."""
+    matrix = matrix_of(X, _device_of(X, None))
+    support = np.flatnonzero(coef.any(axis=0))
+    part = matrix.columns(torch.from_numpy(support).to(matrix.device))
+    rows = (torch.from_numpy(np.ascontiguousarray(row[support], dtype=np.float64)) for row in coef)
+    found = [as_numpy(part.matvec(row.to(matrix.device))) for row in rows]
+    return np.asarray(np.column_stack(found) + on_host(intercept))

@@ -1,0 +1,100 @@
+"""Which products go to kernels of our own: torch's add float32 entries up in float32, and sparse ones in no fixed order.
+
+Without Triton, and on the CPU, torch computes the same from copies of the entries in float64.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from typing import Any, TypeAlias
+
+import torch
+
+__all__ = ["Segments", "block_sums", "dense_matvec", "dense_rmatvec", "dense_row_spread", "dense_spread", "take"]
+
+Tensor: TypeAlias = Any  # torch.Tensor
+
+_CUT = 1024  # entries of a row of a sparse matrix that one program adds up
+
+
+@cache
+def _available() -> bool:
+    """Whether Triton can be imported."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def take(tensor: Tensor) -> bool:
+    """Whether kernels take a tensor: one on a GPU, or any in Triton's interpreter."""
+    return (tensor.is_cuda or os.environ.get("TRITON_INTERPRET") == "1") and _available()
+
+
+def block_sums(t: Tensor) -> Tensor:
+    """Add up a vector of float64 such that each term is rounded few times."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.block_sums(t)
+
+
+def dense_matvec(X: Tensor, w: Tensor) -> Tensor:
+    """Compute ``X w``."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.matvec(X, w) if X.stride(1) == 1 else triton_kernels.rmatvec(X.T, w)
+
+
+def dense_rmatvec(X: Tensor, c: Tensor) -> Tensor:
+    """Compute ``X' c``."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.rmatvec(X, c) if X.stride(1) == 1 else triton_kernels.matvec(X.T, c.contiguous())
+
+
+def dense_row_spread(X: Tensor, w: Tensor, center: Tensor) -> Tensor:
+    """Compute ``sum_j w_j (x_ij - center_j)^2`` for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.matvec(X, w, center)
+
+
+def dense_spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:
+    """Compute ``sum_i c_i (x_ij - center_j)^2`` for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.spread(X, c, center)
+
+
+class Segments:
+    """The rows of a sparse matrix, long ones cut into pieces whose sums are added up afterwards.
+
+    Parameters
+    ----------
+    starts : torch.Tensor of shape (N + 1,)
+        Where each row begins.
+    """
+
+    def __init__(self, starts: Tensor) -> None:
+        counts = torch.diff(starts)
+        self.firsts, self.ends, self.pieces = starts[:-1], starts[1:], None
+        if len(counts) and int(counts.max()) > _CUT:
+            pieces = torch.clamp((counts + (_CUT - 1)) // _CUT, min=1)
+            own = torch.zeros(len(counts) + 1, dtype=torch.int64, device=starts.device)
+            torch.cumsum(pieces, 0, out=own[1:])
+            row = torch.repeat_interleave(torch.arange(len(counts), device=starts.device), pieces)
+            number = torch.arange(len(row), device=starts.device) - own[row]
+            self.firsts = starts[row] + number * _CUT
+            self.ends = torch.minimum(self.firsts + _CUT, starts[row + 1])
+            self.pieces = own
+
+    def dots(self, index: Tensor, values: Tensor, v: Tensor) -> Tensor:
+        """Compute the products of the rows with a vector."""
+        from diht.gpu import triton_kernels
+
+        sums = triton_kernels.segment_dots(self.firsts, self.ends, index, values, v.contiguous())
+        if self.pieces is None:
+            return sums
+        return triton_kernels.segment_dots(self.pieces[:-1], self.pieces[1:], None, sums, None)

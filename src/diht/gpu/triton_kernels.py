@@ -1,0 +1,143 @@
+"""Triton kernels: entries are loaded as they are stored and converted in registers, sums are in float64, in an order of their own.
+
+No sum depends on the order in which programs run: partial sums are stored, and added up by others. Each sum of n products is off by
+at most what any order of the sum of n products allows, but for `block_sums`, whose terms are rounded 18 times for each factor of
+1,024 in their number.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import torch
+import triton
+import triton.language as tl
+
+__all__ = ["block_sums", "matvec", "rmatvec", "segment_dots", "spread"]
+
+Tensor: TypeAlias = Any  # torch.Tensor
+
+_TILE = 2048  # entries that a program holds at a time
+_PARTIAL = 4096  # rows of a partial sum
+_SUMMED = 1024  # terms of a partial sum of a vector
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _block_sums(t, out, n, SIZE: tl.constexpr):  # type: ignore[no-untyped-def] # pragma: no cover
+    block = tl.program_id(0).to(tl.int64)
+    at = block * SIZE + tl.arange(0, SIZE)
+    tl.store(out + block, tl.sum(tl.load(t + at, mask=at < n, other=0.0), 0))
+
+
+def block_sums(t: Tensor) -> Tensor:
+    """Add up a vector of float64."""
+    t = t.contiguous()
+    while t.numel() > 1:
+        out = torch.empty(triton.cdiv(t.numel(), _SUMMED), dtype=torch.float64, device=t.device)
+        _block_sums[(out.numel(),)](t, out, t.numel(), SIZE=_SUMMED)
+        t = out
+    return t[0] if t.numel() else t.sum()
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
+    X, w, m, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr
+):
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = rows[:, None] < n
+    total = tl.zeros((ROWS, COLS), dtype=tl.float64)
+    for start in range(0, d, COLS):
+        cols = start + tl.arange(0, COLS)
+        held = inside & (cols[None, :] < d)
+        x = tl.load(X + rows[:, None] * stride + cols[None, :], mask=held, other=0.0).to(tl.float64)
+        if SQUARED:
+            x = x - tl.load(m + cols, mask=cols < d, other=0.0)[None, :]
+            x = x * x
+        total += x * tl.load(w + cols, mask=cols < d, other=0.0)[None, :]
+    tl.store(out + rows, tl.sum(total, 1), mask=rows < n)
+
+
+def matvec(X: Tensor, w: Tensor, center: Tensor | None = None) -> Tensor:
+    """Compute ``X w`` for an X whose rows are contiguous; with a center ``sum_j w_j (x_ij - center_j)^2``."""
+    n, d = X.shape
+    m, squared = (w, False) if center is None else (center, True)
+    out = torch.empty(n, dtype=torch.float64, device=X.device)
+    cols = min(1024, max(32, triton.next_power_of_2(d)))
+    rows = _TILE // cols
+    _matvec[(triton.cdiv(n, rows),)](X, w, m, out, n, d, X.stride(0), ROWS=rows, COLS=cols, SQUARED=squared)
+    return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _rmatvec(  # type: ignore[no-untyped-def] # pragma: no cover
+    X, c, m, out, n, d, stride, PARTIAL: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr
+):
+    cols = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    part = tl.program_id(1).to(tl.int64)
+    total = tl.zeros((ROWS, COLS), dtype=tl.float64)
+    center = tl.zeros((COLS,), dtype=tl.float64)
+    if SQUARED:
+        center = tl.load(m + cols, mask=cols < d, other=0.0)
+    for start in range(0, PARTIAL, ROWS):
+        rows = part * PARTIAL + start + tl.arange(0, ROWS)
+        held = (rows[:, None] < n) & (cols[None, :] < d)
+        x = tl.load(X + rows[:, None] * stride + cols[None, :], mask=held, other=0.0).to(tl.float64)
+        if SQUARED:
+            x = (x - center[None, :]) * (x - center[None, :])
+        total += x * tl.load(c + rows, mask=rows < n, other=0.0)[:, None]
+    tl.store(out + part * d + cols, tl.sum(total, 0), mask=cols < d)
+
+
+def _partial_sums(X: Tensor, c: Tensor, center: Tensor | None) -> Tensor:
+    n, d = X.shape
+    cols = min(256, max(16, triton.next_power_of_2(d)))
+    parts = triton.cdiv(n, _PARTIAL)
+    out = torch.empty((parts, d), dtype=torch.float64, device=X.device)
+    grid = triton.cdiv(d, cols), parts
+    m = c if center is None else center
+    squared = center is not None
+    rows = 2 * _TILE // cols
+    _rmatvec[grid](X, c, m, out, n, d, X.stride(0), PARTIAL=_PARTIAL, ROWS=rows, COLS=cols, SQUARED=squared)
+    return out.sum(0)
+
+
+def rmatvec(X: Tensor, c: Tensor) -> Tensor:
+    """Compute ``X' c`` for an X whose rows are contiguous."""
+    return _partial_sums(X, c.contiguous(), None)
+
+
+def spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:
+    """Compute ``sum_i c_i (x_ij - center_j)^2`` for an X whose rows are contiguous."""
+    return _partial_sums(X, c.contiguous(), center.contiguous())
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _segment_dots(  # type: ignore[no-untyped-def] # pragma: no cover
+    firsts, ends, index, values, v, out, n, ROWS: tl.constexpr, LANES: tl.constexpr, GATHERED: tl.constexpr
+):
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    first = tl.load(firsts + rows, mask=rows < n, other=0).to(tl.int64)
+    end = tl.load(ends + rows, mask=rows < n, other=0).to(tl.int64)
+    total = tl.zeros((ROWS, LANES), dtype=tl.float64)
+    longest = tl.max(end - first, 0)
+    for start in range(0, longest, LANES):
+        at = first[:, None] + start + tl.arange(0, LANES)[None, :]
+        held = at < end[:, None]
+        x = tl.load(values + at, mask=held, other=0.0).to(tl.float64)
+        if GATHERED:
+            x = x * tl.load(v + tl.load(index + at, mask=held, other=0), mask=held, other=0.0)
+        total += x
+    tl.store(out + rows, tl.sum(total, 1), mask=rows < n)
+
+
+def segment_dots(firsts: Tensor, ends: Tensor, index: Tensor | None, values: Tensor, v: Tensor | None) -> Tensor:
+    """Compute ``sum values[p] v[index[p]]`` over the entries p of each segment, or of the values alone."""
+    n = len(firsts)
+    out = torch.empty(n, dtype=torch.float64, device=values.device)
+    rows, lanes = 32, 32
+    gathered = index is not None
+    index, v = (index, v) if gathered else (values, values)
+    _segment_dots[(triton.cdiv(n, rows),)](
+        firsts, ends, index, values, v, out, n, ROWS=rows, LANES=lanes, GATHERED=gathered
+    )
+    return out

@@ -1,0 +1,118 @@
+"""Samples of which each sum is a round trip: an intercept is found in few of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.losses import Loss
+from diht.samples.base import Rows, Samples, added
+from diht.samples.intercept import root_in_batches
+
+__all__ = ["Distant"]
+
+Vector = NDArray[np.float64]
+
+_ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
+_SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last
+_CLOSE = 1e-11  # slope, relative to its terms, that may be left: its square is what it changes the value by
+
+
+class Distant(Samples):
+    """Samples elsewhere: in other processes, on a device."""
+
+    @abstractmethod
+    def asked(self, f: Callable[..., Any], loss: Loss, rows: Rows, at: Any) -> list[Any]:
+        """Return ``f(samples, loss, rows, at)`` of every block of samples, brought here."""
+
+    # The intercept
+
+    def best_intercept(self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False) -> Any:
+        """Return the best intercept; of a smooth loss up to what the value of the loss does not tell."""
+        return self._best_intercept(loss, u, start)[0]
+
+    def at_best_intercept(
+        self, loss: Loss, u: Rows, start: Any = 0.0, compiled: bool = False
+    ) -> tuple[Any, Rows, float]:
+        """Return that intercept, the margins with it, and the value of the loss there."""
+        b, value = self._best_intercept(loss, u, start)
+        u = self.shifted(u, b)
+        return b, u, self.value(loss, u) if value is None else value
+
+    def _best_intercept(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
+        """Return it with the value of the loss, where that is known."""
+        known = loss.intercept(lambda f: self.each(f, u))
+        if known is not None:
+            return known, None
+        if loss.differentiable:
+            return self._by_newton(loss, u, start)
+        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
+        return self._by_batches(loss, u, start, _ROUNDED * size), None
+
+    def _by_newton(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
+        """Newton's method; its last step is not looked at where the squares of those before promise that it is the last."""
+        b, least = start, np.inf
+        while True:
+            slope, size, curvature, value = _summed(self.asked(_around, loss, u, b))
+            noise = _ROUNDED * size
+            if abs(slope) <= noise:
+                return b, value
+            if not (abs(slope) <= 0.5 * least and curvature > 0.0):
+                return self._by_batches(loss, u, b, noise), None
+            step = -slope / curvature
+            ratio = abs(slope) / least if np.isfinite(least) else 1.0 if abs(slope) > _SOON * size else 0.0
+            if loss.is_quadratic or (loss.smoothness >= 2 and ratio**2 * abs(slope) <= _CLOSE * size):
+                return b + step, value + 0.5 * slope * step
+            b, least = b + step, abs(slope)
+
+    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
+        return root_in_batches(lambda points: sum(self.asked(_slopes_at, loss, u, points)), start, noise)
+
+    def balanced(self, loss: Loss, alpha: Rows) -> Rows:
+        """Project on F and ``sum_i s_i alpha_i = 0``, in a round trip for each of Newton's steps."""
+        b, least = 0.0, np.inf
+        while True:
+            total, size, inside = _summed(self.asked(_shifted_sums, loss, alpha, b))
+            noise = _ROUNDED * size
+            if abs(total) <= noise:
+                break
+            if not (abs(total) <= 0.5 * least and inside > 0.0):
+                b = root_in_batches(lambda points: sum(self.asked(_totals_at, loss, alpha, points)), b, noise)
+                break
+            b, least = b - total / inside, abs(total)
+        return self.map(lambda y, s, a: np.clip(a + b, *loss.domain(y)), alpha)
+
+
+def _summed(parts: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """Add numbers, each sum rounded once."""
+    return tuple(map(added, zip(*parts, strict=True)))
+
+
+# What runs where the rows are
+
+
+def _around(samples: Samples, loss: Loss, u: Vector, b: float) -> tuple[float, ...]:
+    """Return the slope of the loss in the intercept, its terms in size, its curvature, and its value."""
+    s, y, u = samples.s, samples.y, u + b
+    a = loss.derivative(u, y)
+    return s @ a, s @ np.abs(a), s @ loss.second_derivative(u, y), s @ loss.value(u, y)
+
+
+def _slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    return np.stack([samples.s @ loss.derivative(u + b, samples.y) for b in points.tolist()])
+
+
+def _shifted_sums(samples: Samples, loss: Loss, alpha: Vector, b: float) -> tuple[float, ...]:
+    """Return the sum of dual variables that are shifted and projected, that of their sizes, and the weight of those inside F."""
+    (low, high), s = loss.domain(samples.y), samples.s
+    a = np.clip(alpha + b, low, high)
+    return s @ a, s @ np.abs(a), s @ ((alpha + b > low) & (alpha + b < high))
+
+
+def _totals_at(samples: Samples, loss: Loss, alpha: Vector, points: Vector) -> Vector:
+    low, high = loss.domain(samples.y)
+    return np.stack([samples.s @ np.clip(alpha + b, low, high) for b in points.tolist()])

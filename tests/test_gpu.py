@@ -1,0 +1,344 @@
+"""Rows on a device, here as tensors of the CPU: the code is that of a GPU but for the kernels."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from mpmath import mpf
+
+from cases import LOSSES
+from diht import Problem, SparseClassifier, SparseRegressor, solve
+from diht.bounds.certificate import certificate_of
+from diht.bounds.duality import (
+    dual,
+    dual_from_primal,
+    feasible,
+    gap,
+    lower_bound,
+    margin,
+    null_bound,
+    primal,
+    primal_from_dual,
+    upper_bound,
+)
+from diht.constraints.groups import constrained
+from diht.losses import Loss, as_loss
+from diht.relaxation.smoothing import Central, _central_slopes
+from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
+from oracle import best_subset, exact_dual, exactly_balanced, small_data, some_weights
+from test_row_blocks import CONSTRAINTS, data
+
+torch = pytest.importorskip("torch", reason="rows on a device need torch: pip install 'diht[gpu]'")
+
+from diht.gpu.arrays import DeviceArray, fetched, pairwise_sum  # noqa: E402
+from diht.gpu.matrix import Dense, Matrix, Sparse  # noqa: E402
+from diht.gpu.samples import TorchSamples  # noqa: E402
+
+SOLVERS = [DIHT(), SDIHT(blocks=4), IHT(), HTP(), SVRGHT(), Relaxed(), Auto(), BranchAndBound()]
+QUICK = ("squared", "logistic")
+# Those of kinks and flat parts take long, one small tensor after the other.
+SOME_LOSSES = [
+    pytest.param(loss, id=loss.name, marks=[] if loss.name in QUICK else pytest.mark.slow) for loss in LOSSES
+]
+KINDS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
+NAMES = ["C", "F", "CSR"]
+
+
+def matrix(X: object) -> Matrix:
+    """The same matrix as tensors."""
+    if not sp.issparse(X):
+        return Dense(torch.from_numpy(X))
+    arrays = X.indptr.astype(np.int64), X.indices, X.data
+    return Sparse(*map(torch.from_numpy, arrays), X.shape[1])
+
+
+def samples_of(X: object, y: np.ndarray, weights: np.ndarray | None) -> TorchSamples:
+    weights = np.ones(len(y)) if weights is None else weights
+    return TorchSamples.of(matrix(X), torch.from_numpy(y), torch.from_numpy(weights / weights.sum()))
+
+
+def there(X: object, y: np.ndarray, loss: object, k: object, lam: float, weights: object, intercept: bool, scale=None):
+    """The problem on tensors."""
+    return Problem.of_samples(samples_of(X, y, weights), as_loss(loss), k, lam, intercept, scale)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Functions of numpy on vectors of a device
+
+A = np.random.default_rng(0).normal(size=(3, 7))
+B = np.random.default_rng(1).normal(size=7)
+C = np.array([[0.5], [-0.25], [2.0]])
+FUNCTIONS = {
+    "operators": lambda a, b: 2.0 * a - b / (1.0 + a * a) + (-b) ** 2,
+    "numbers of numpy": lambda a, b: np.float64(2.0) * a + np.float64(1.0) - np.int64(3) * b,
+    "truth values": lambda a, b: (
+        0.1 * (a > b) + (b > 0.0),
+        (b > 0.0).astype(np.int64) + 0.1,
+        2 * (b > 0).astype(np.int64),
+    ),
+    "columns": lambda a, b: (a + C) * (C - a),
+    "comparisons": lambda a, b: ((a > b) & ~(a <= 0.0)) | (b == B),
+    "elementwise": lambda a, b: np.log1p(np.exp(-np.abs(a))) + np.expm1(b) + np.sqrt(np.square(a)) + np.hypot(a, b),
+    "where": lambda a, b: np.where(a > 0.0, a, 1.0 / 3.0) + np.where(b > 0.0, 0.1, -0.1),
+    "clip": lambda a, b: np.clip(a, -0.5, None) + np.clip(a, None, b) + np.clip(a, -np.abs(b), 0.7),
+    "maximum": lambda a, b: np.maximum(a, 0.1) + np.minimum(b, a),
+    "sums": lambda a, b: (a.sum(), np.sum(a, axis=0), np.sum(a, axis=1), b @ b, a @ b, (a * b) @ a.T),
+    "extremes": lambda a, b: (np.max(a), a.max(axis=0), b.min(), np.abs(b).max(initial=9.0), b[:0].max(initial=0.0)),
+    "all and any": lambda a, b: (np.all(a > 0), np.any(a > 0, axis=0), np.all(np.isfinite(a)), np.count_nonzero(a > 0)),
+    "parts": lambda a, b: (
+        a[1],
+        b[b > 0],
+        b[:, None] * b[None, :],
+        np.stack([b, 2.0 * b]),
+        np.concatenate([[b @ b], b]),
+    ),
+    "like": lambda a, b: (np.zeros_like(a), np.ones_like(b), np.full_like(b, 0.1), np.broadcast_to(b, (2, 7))),
+    "sorted": lambda a, b: (np.sort(a, axis=0), np.cumsum(a, axis=0), np.linalg.norm(b)),
+    "counts": lambda a, b: np.bincount((b > 0).astype(np.int64), np.abs(b), 3),
+}
+
+
+@pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
+def test_functions_of_numpy_run_where_the_numbers_are(f) -> None:
+    here, apart = f(A, B), fetched(f(DeviceArray(torch.from_numpy(A)), DeviceArray(torch.from_numpy(B))))
+    pairs = zip(here, apart, strict=True) if isinstance(here, tuple) else [(here, apart)]
+    for one, other in pairs:
+        assert np.asarray(other).dtype == np.asarray(one).dtype
+        np.testing.assert_allclose(other, one, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize("f", [np.asarray, np.arctan, np.median, lambda a: np.add.reduce(a)])
+def test_what_a_device_does_not_know_is_refused(f) -> None:
+    with pytest.raises(TypeError, match="device"):
+        f(DeviceArray(torch.from_numpy(B)))
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 3, 1000, 4097])
+def test_sums_are_pairwise(n: int) -> None:
+    """The sum of many equal terms has no error beyond some roundings, whatever their number."""
+    values = torch.full((2, n), 0.1, dtype=torch.float64)
+    assert np.allclose(pairwise_sum(values).numpy(), 0.1 * n, rtol=16 * 2.0**-53)
+
+
+@pytest.mark.parametrize("tau", [1e-1, 1e-6, 1e-12])
+@pytest.mark.parametrize(
+    "loss", [loss for loss in LOSSES if loss.pieces is not None and loss.pieces.is_bounded], ids=str
+)
+def test_slopes_of_the_central_path_are_the_compiled_ones(loss: Loss, tau: float) -> None:
+    rng = np.random.default_rng(4)
+    u = np.concatenate([rng.normal(size=500) * 10.0 ** rng.integers(-6, 6, 500), [0.0, 1.0, -1.0, 1e8, -1e8]])
+    y = rng.choice([-1.0, 1.0], len(u)) if loss.task == "classification" else rng.normal(size=len(u))
+    with np.errstate(all="ignore"):
+        found = _central_slopes(u, y, loss.pieces, tau)
+    np.testing.assert_allclose(found, Central(loss, tau).derivative(u, y), rtol=1e-9, atol=1e-13)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Products
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("convert", KINDS, ids=NAMES)
+def test_products_are_those_of_the_matrix(convert, dtype) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 9)).astype(dtype)
+    X[rng.random(X.shape) < 0.5] = 0.0
+    X[:, 4] = 2.5
+    X[:, 6] = 0.0
+    A, M = X.astype(np.float64), matrix(convert(X))
+    w, c, m, q = rng.normal(size=9), rng.normal(size=40), rng.normal(size=9), rng.exponential(size=9)
+    rows, some = np.array([3, 0, 17]), np.array([7, 1, 4, 6])
+    tensor = torch.from_numpy
+    for found, exact in [
+        (M.matvec(tensor(w)), A @ w),
+        (M.matvec(tensor(w), tensor(rows)), A[rows] @ w),
+        (M.rmatvec(tensor(c)), A.T @ c),
+        (M.rmatvec(tensor(c[:3]), tensor(rows)), A[rows].T @ c[:3]),
+        (M.columns(tensor(some)).dense_rows(slice(None)), A[:, some]),
+        (M.columns(tensor(some)).matvec(tensor(w[:4])), A[:, some] @ w[:4]),
+        (M.columns(tensor(some)).rmatvec(tensor(c)), A[:, some].T @ c),
+        (M.dense_rows(slice(5, 9)), A[5:9]),
+        (M.dense_rows(tensor(rows)), A[rows]),
+        (M.column_spread(tensor(c**2), tensor(m)), c**2 @ (A - m) ** 2),
+        (M.column_spread(tensor(c**2), None), c**2 @ A**2),
+        (M.row_spread(tensor(m), tensor(q)), (((A - m) / q) ** 2).sum(axis=1)),
+        (M.row_spread(None, None), (A**2).sum(axis=1)),
+        (M.constants(tensor(np.array([4, 6, 1]))), [2.5, 0.0, np.nan]),
+    ]:
+        assert found.dtype == torch.float64
+        np.testing.assert_allclose(found.numpy(), exact, rtol=1e-12, atol=1e-12)
+
+
+def test_data_are_not_changed() -> None:
+    X, y, weights = data(LOSSES[0], 3)
+    before = X.copy()
+    solve(there(X, y, "squared", 3, 0.1, weights, True, X.std(axis=0)))
+    assert np.array_equal(X, before)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Bounds and methods
+
+
+@pytest.mark.parametrize("convert", [np.asfortranarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_certificate_is_the_same_on_a_device(loss: Loss, fit_intercept: bool, convert) -> None:
+    X, y, weights = data(loss, 4)
+    given = convert(X), y, loss, 3, 0.05, weights, fit_intercept
+    problem, apart, w = Problem(*given), there(*given), np.zeros(12)
+    w[[1, 4, 7]] = 0.3, -0.2, 0.1
+    alpha = dual_from_primal(problem, w)
+    point = dual_from_primal(apart, w)
+    np.testing.assert_allclose(apart.samples.fetch(point), alpha, atol=1e-7)
+    point = apart.samples.put(alpha)
+    for here, elsewhere in [
+        (primal(problem, w, 0.1), primal(apart, w, 0.1)),
+        (upper_bound(problem, w, 0.1), upper_bound(apart, w, 0.1)),
+        (dual(problem, alpha), dual(apart, point)),
+        (lower_bound(problem, alpha).value, lower_bound(apart, point).value),
+        (gap(problem, w, alpha), gap(apart, w, point)),
+        (margin(problem, w, alpha=alpha), margin(apart, w, alpha=point)),
+        (primal(problem, *primal_from_dual(problem, alpha)), primal(problem, *primal_from_dual(apart, point))),
+        (null_bound(problem, 0.1).value, null_bound(apart, 0.1).value),
+        (problem.samples.spectral_bound(), apart.samples.spectral_bound()),
+    ]:
+        assert elsewhere == pytest.approx(here, rel=1e-7, abs=1e-9)
+    exact = certificate_of(problem, w, 0.1 * fit_intercept, lower_bound(problem, alpha))
+    again = certificate_of(apart, w, 0.1 * fit_intercept, lower_bound(apart, point))
+    assert again.objective == pytest.approx(exact.objective, rel=1e-12)
+    assert again.lower_bound == pytest.approx(exact.lower_bound, rel=1e-9, abs=1e-12)
+    np.testing.assert_allclose(again.screening.without, exact.screening.without, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("convert", [np.ascontiguousarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_bound_is_true_in_exact_arithmetic(loss: Loss, fit_intercept: bool, convert, dtype) -> None:
+    """Against sixty digits, with means far larger than deviations, on a feasible point near the one that was computed."""
+    X, y = small_data(loss)
+    X = (X + 1e3 * fit_intercept).astype(dtype)
+    problem = there(convert(X), y, loss, 2, 1e-3, some_weights(len(y)), fit_intercept)
+    samples, w = problem.samples, np.linspace(-0.1, 0.1, X.shape[1])
+    alpha = feasible(problem, samples.slopes(loss, samples.margins(w, 0.2)))
+    bound = lower_bound(problem, alpha)
+    own = SimpleNamespace(
+        design=problem.design, s=samples.fetch(samples.s), y=samples.fetch(samples.y), loss=loss, lam=problem.lam,
+        constraint=problem.constraint,
+    )  # fmt: skip
+    point = [mpf(a) for a in samples.fetch(bound.alpha).tolist()]
+    point = exactly_balanced(own, point) if fit_intercept else point
+    assert exact_dual(own, X.astype(np.float64), point) >= mpf(bound.value)
+    assert bound.rounding < 1e-6
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
+@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.name in QUICK], ids=lambda loss: loss.name)
+def test_bounds_are_below_the_best_of_all_supports(loss: Loss, fit_intercept: bool) -> None:
+    X, y = small_data(loss)
+    given = X, y, loss, 2, 1e-2, some_weights(len(y)), fit_intercept
+    best, result = best_subset(Problem(*given)).objective, solve(there(*given), "relaxed", max_iter=10)
+    assert result.lower_bound <= best * (1.0 + 1e-12)
+    assert result.objective >= best * (1.0 - 1e-9)
+    assert result.lower_bound >= 0.4 * best
+
+
+@pytest.mark.parametrize("fit_intercept", [pytest.param(False, marks=pytest.mark.slow, id=""), True])
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
+@pytest.mark.parametrize("loss", SOME_LOSSES)
+def test_every_method_has_the_same_objective_and_bound(loss: Loss, solver: Solver, fit_intercept: bool) -> None:
+    X, y, weights = data(loss, 5, n=40, d=7)
+    given = X, y, loss, 3, 0.1, weights, fit_intercept
+    here, apart = (solve(one, solver, max_iter=30) for one in (Problem(*given), there(*given)))
+    assert apart.objective == pytest.approx(here.objective, rel=1e-9)
+    assert apart.lower_bound == pytest.approx(here.lower_bound, rel=1e-4, abs=1e-9)
+
+
+@pytest.mark.parametrize("given", CONSTRAINTS, ids=str)
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+def test_constraints_hold_on_a_device(name: str, given: dict) -> None:
+    X, y, _ = data(as_loss(name), 9)
+    stated = sp.csr_array(X), y, name, constrained(2, 12, **given), 0.05, None, True
+    here, apart = (solve(one) for one in (Problem(*stated), there(*stated)))
+    assert apart.objective == pytest.approx(here.objective, rel=1e-9)
+    assert apart.lower_bound == pytest.approx(here.lower_bound, abs=1e-4 * here.objective)
+
+
+def test_the_same_seeds_give_the_same_bits() -> None:
+    X, y, weights = data(LOSSES[3], 6)
+    one, two = (solve(there(sp.csr_array(X), y, "logistic", 3, 0.01, weights, True)) for _ in range(2))
+    assert np.array_equal(one.w, two.w)
+    assert (one.objective, one.lower_bound, one.n_passes) == (two.objective, two.lower_bound, two.n_passes)
+
+
+@pytest.mark.parametrize("thing", ["samples", "vector"])
+def test_what_lives_on_a_device_is_not_stored(thing: str) -> None:
+    import pickle
+
+    samples = samples_of(A, A[:, 0].copy(), None)
+    with pytest.raises(TypeError, match="cannot be sent or stored"):
+        pickle.dumps(samples if thing == "samples" else samples.y)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Estimators
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_a_regressor_on_a_device_is_that_of_the_host() -> None:
+    X, y, weights = data(LOSSES[0], 3)
+    here = SparseRegressor(3, 0.01).fit(X, y, weights)
+    for given in (X, torch.from_numpy(X), sp.csr_array(X), torch.from_numpy(X).to_sparse_csr()):
+        apart = SparseRegressor(3, 0.01, device="cpu").fit(given, torch.from_numpy(y), weights)
+        assert apart.objective_ == pytest.approx(here.objective_, rel=1e-9)
+        assert apart.lower_bound_ <= here.objective_
+        assert isinstance(apart.coef_, np.ndarray)
+        np.testing.assert_allclose(apart.predict(given), here.predict(X), rtol=1e-9)
+
+
+def test_a_classifier_on_a_device_is_that_of_the_host() -> None:
+    X, y, _ = data(LOSSES[3], 3)
+    labels = np.where(y > 0, "yes", "no")
+    here, apart = (
+        SparseClassifier(2, 0.1, class_weight="balanced", device=device).fit(X, labels) for device in (None, "cpu")
+    )
+    assert apart.objective_ == pytest.approx(here.objective_, rel=1e-9)
+    assert apart.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(apart.predict(X), here.predict(X))
+
+
+def test_tensors_of_the_host_are_fitted_by_the_host() -> None:
+    X, y, _ = data(LOSSES[0], 3)
+    one, two = SparseRegressor(2, 0.1).fit(X, y), SparseRegressor(2, 0.1).fit(torch.from_numpy(X), torch.from_numpy(y))
+    assert np.array_equal(one.coef_, two.coef_)
+    assert len(two.dual_coef_) == len(y)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"X": np.full((90, 12), np.nan)}, "X contains NaN"),
+        ({"X": torch.full((90, 12), 1e300, dtype=torch.float64)}, "X must not hold numbers beyond"),
+        ({"y": np.ones(3)}, "y must have length 90 to match X"),
+        ({"y": np.full(90, np.inf)}, "y contains infinity"),
+        ({"sample_weight": -np.ones(90)}, "sample_weight must not be negative"),
+        ({"sample_weight": np.zeros(90)}, "sample_weight must not be all zero"),
+        ({"offset": np.zeros(90)}, "offset cannot be used where X is on a device"),
+        ({"device": "meta"}, "device must be 'cuda'"),
+        ({"device": "nowhere"}, "device='nowhere' cannot be used"),
+    ],
+)
+def test_bad_data_are_refused_in_one_line(changed: dict, message: str) -> None:
+    X, y, _ = data(LOSSES[0], 3)
+    given = {"X": X, "y": y} | changed
+    with pytest.raises(ValueError, match=f"^{message}") as refused:
+        SparseRegressor(2, device=given.pop("device", "cpu")).fit(**given)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_there_is_one_line() -> None:
+    with pytest.raises(ValueError, match=r"^device='cuda' cannot be used: there is no GPU that torch can use$"):
+        SparseRegressor(2, device="cuda").fit(A, A[:, 0])
