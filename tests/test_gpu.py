@@ -336,6 +336,15 @@ def test_bad_data_are_refused_in_one_line(changed: dict, message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+@pytest.mark.parametrize("columns", [[1, 0, 2], [0, 0, 2], [0, 7, 2]], ids=["falling", "twice", "beyond"])
+def test_rows_whose_columns_do_not_ascend_are_refused(columns: list) -> None:
+    starts, values = torch.tensor([0, 2, 2, 3]), torch.ones(3, dtype=torch.float64)
+    X = torch.sparse_csr_tensor(starts, torch.tensor(columns), values, (3, 4), check_invariants=False)
+    with pytest.raises(ValueError, match=r"^X must have (ascending )?column indices"):
+        SparseRegressor(1, device="cpu").fit(X, np.arange(3.0))
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_one_line() -> None:
     with pytest.raises(ValueError, match=r"^device='cuda' cannot be used: there is no GPU that torch can use$"):
