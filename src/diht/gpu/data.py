@@ -52,6 +52,10 @@ class DeviceData:
         """Return several targets, one row each."""
         return DeviceArray(self.several)
 
+    def offset(self) -> Rows | None:
+        """Return None: no offset is taken on a device."""
+        return None
+
 
 def loaded(
     X: Any, y: Any, weights: Any, device: Any, classes: bool, names: tuple[str, ...] | None = None
