@@ -1,5 +1,6 @@
 // What is wrong with the layout of a page: text that is written over other text, and blocks that cannot be read whole.
 (() => {
+  for (const animation of document.getAnimations()) animation.cancel();  // a sidebar may still be on its way
   // The part of a rectangle that the element's ancestors let through; nothing where it is hidden.
   const seen = (rectangle, element) => {
     let [left, top, right, bottom] = [rectangle.left, rectangle.top, rectangle.right, rectangle.bottom];

@@ -498,6 +498,7 @@ def test_in_a_browser(browser, tmp_path, name, width, dark):
     assert len(boxes) == expected
     assert all(min(box) > 0 for box in boxes)
     assert [url for url in browser.requests if not url.startswith("file:")] == []
+    assert browser.overlaps() == []
     assert browser.complaints == []
 
 

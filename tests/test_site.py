@@ -66,7 +66,8 @@ def test_what_is_wrong_is_found(tmp_path):
     page.write_text(
         "<!doctype html><p style='position:absolute;top:20px;left:0'>one text</p>"
         "<p style='position:absolute;top:22px;left:4px'>another</p>"
-        "<pre style='width:40px;overflow:auto'>a line that is longer</pre><div style='width:3000px'>wide</div><img src='none.png'>"
+        "<pre style='width:40px;overflow:auto;margin-top:90px'>a line that is longer</pre>"
+        "<div style='width:3000px'>wide</div><img src='none.png'>"
     )
     with Browser() as browser:
         browser.open(page, *SIZES["desktop"])

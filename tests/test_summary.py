@@ -85,9 +85,9 @@ def test_text():
 
 def test_what_other_losses_have():
     counts = SparseRegressor(k=2, loss="poisson").fit(X, np.round(np.exp(0.3 * U)))
-    assert "rate ratio" in counts.summary().columns(0)
+    assert "mean ratio" in counts.summary().columns(0)
     plain = SparseRegressor(k=2, standardize=False).fit(X, U).summary()
-    assert not {"per s.d.", "odds ratio", "rate ratio"} & set(plain.columns(0))
+    assert not {"per s.d.", "odds ratio", "mean ratio"} & set(plain.columns(0))
     several = SparseClassifier(k=2).fit(X, np.digitize(U, [-1, 1])).summary()
     assert "odds ratio" not in several.columns(0)  # exp of a softmax's coefficient is none
     assert str(several).count("For class") == 3

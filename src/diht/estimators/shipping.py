@@ -154,8 +154,8 @@ class ShippingMixin:
         """Return the model on one screen: a text when it is printed, tables in a notebook, a data frame by `to_frame`.
 
         It has the features with their coefficients in the units of the data and per standard deviation, odds ratios for the
-        logistic loss (rate ratios for counts), drop costs, and the certificate in a sentence. A drop cost is what every model
-        without the feature costs more, at least; it is there where it is proved.
+        logistic loss (ratios of means for losses with a logarithmic link), drop costs, and the certificate in a sentence. A drop
+        cost is what every model without the feature costs more, at least; it is there where it is proved.
 
         Parameters
         ----------

@@ -356,8 +356,9 @@ class SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
         from diht.constraints.base import Constraint
 
-        if isinstance(estimator.k, Constraint):
-            raise ValueError(f"a model with {estimator.k} can be pickled, but not written to JSON or reported")
+        asked = getattr(estimator, "k", None)  # those that choose k have none
+        if isinstance(asked, Constraint):
+            raise ValueError(f"a model with {asked} can be pickled, but not written to JSON or reported")
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None

@@ -44,6 +44,7 @@ __all__ = [
     "charts_of",
     "feature_tables",
     "figure_tiles",
+    "opening",
     "paragraphs",
     "path_bounds",
     "path_coefficients",
@@ -242,6 +243,11 @@ def _head(model: SavedModel, title: str) -> str:
         "intercept": "yes" if model.fit_intercept else "no",
         "date": datetime.fromisoformat(model.date).strftime("%Y-%m-%d %H:%M %Z").strip(),
     }
+    return opening(title, facts)
+
+
+def opening(title: str, facts: Mapping[str, str]) -> str:
+    """Return the title of a page, and what it is about."""
     lines = "".join(
         f'<tr><th scope="row">{name}</th><td>{text_of(said)}</td></tr>' for name, said in facts.items() if said
     )

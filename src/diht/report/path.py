@@ -25,6 +25,7 @@ from diht.report.page import (
     charts_of,
     feature_tables,
     figure_tiles,
+    opening,
     paragraphs,
     path_bounds,
     path_coefficients,
@@ -35,6 +36,7 @@ from diht.report.page import (
 )
 from diht.report.scores import scores
 from diht.report.text import certificate_sentences, printable, significant, spoken
+from diht.result import Status
 
 if TYPE_CHECKING:
     from diht.estimators.path import Path, PathPoint
@@ -45,7 +47,7 @@ _MOST_ROWS = 40  # of a table in a terminal or a notebook; the first and the las
 _OPEN = 30  # rows of the table of the page that do not unfold
 _NAMED = 24  # features in a sentence
 _CRITERIA = "aic", "bic", "ebic"
-_TOL = 1e-4  # a relative gap that counts as none
+_TOL = 1e-4  # a relative gap that counts as none, whatever the path was asked for
 
 _CSS = """
 .controls{position:sticky;top:0;z-index:1;background:var(--paper);border-bottom:1px solid var(--edge);padding:8px 0 12px;
@@ -238,11 +240,7 @@ def path_page(path: Path, tested: Known | None = None) -> str:
     ks, lams = path.ks, path.lams
     scored = [] if tested is None else [point_scores(path, point, tested) for point in path]
     panels = _Panels(path, scored, tested)
-    title = (
-        f"Models with {ks[0]:,} to {ks[-1]:,} {panels.units}"
-        if len(ks) > 1
-        else f"Models with {ks[0]:,} {panels.units}"
-    )
+    title = f"Models with {f'{ks[0]:,} to ' * (len(ks) > 1)}{ks[-1]:,} {panels.units}"
     body = [
         _controls(path, panels.units),
         *(panels.at(i, j) for j, i in product(range(len(lams)), range(len(ks)))),
@@ -267,10 +265,7 @@ def _head(path: Path, title: str, tested: Known | None) -> str:
         "ridge": f"lam = {', '.join(f'{lam:g}' for lam in path.lams)}{', on standardised columns' if scaled else ''}",
         "scores": "" if tested is None else f"on {len(tested.y):,} samples given to the report",
     }
-    lines = "".join(
-        f'<tr><th scope="row">{name}</th><td>{text_of(said)}</td></tr>' for name, said in facts.items() if said
-    )
-    return f'<h1>{text_of(title)}</h1><div class="scroll"><table class="about">{lines}</table></div>'
+    return opening(title, facts)
 
 
 def _controls(path: Path, units: str) -> str:
@@ -318,8 +313,9 @@ class _Panels:
     def _inside(self, place: int) -> str:
         point = self.path[place]
         model = self.model(point)
-        meaning = certificate_sentences(model, _TOL)[0]
-        said = f"{verdict(point.relative_gap, _TOL)}{paragraphs(meaning)}"
+        tol = max(_TOL, point.relative_gap if point.result.status is Status.OPTIMAL else 0.0)
+        meaning = certificate_sentences(model, tol)[0]
+        said = f"{verdict(point.relative_gap, tol)}{paragraphs(meaning)}"
         card = f'<div class="card"><div>{said}</div>{figure_tiles(model)}</div>'
         return card + feature_tables(model, [point.result]) + self._proved(point) + self._tiles(place)
 
@@ -328,12 +324,7 @@ class _Panels:
         certificate = point.certificate
         names = [printable(self.path.feature_names[j], 40) for j in certificate.required[:_NAMED]]
         more = len(certificate.required) - len(names)
-        inside = (
-            f"Provably in: {', '.join(names)}{f' and {more:,} more' if more else ''}."
-            if names
-            else "Provably in: none."
-        )
-        return paragraphs(inside)
+        return paragraphs(f"Provably in: {', '.join(names) or 'none'}{f' and {more:,} more' if more else ''}.")
 
     def _tiles(self, place: int) -> str:
         tiles = {}

@@ -96,9 +96,9 @@ class Summary:
         """Return the columns of the table of an equation, features in the order of the equation, the intercept last.
 
         "coefficient" is in the units of the data, "per s.d." for one standard deviation of the feature. "odds ratio" is what one
-        unit more multiplies the odds by (for counts, "rate ratio" the mean), "ratio per s.d." what one standard deviation does.
-        "drop cost" is what the objective of every model without the feature is higher by at least, infinite for features to keep;
-        "low" and "high" are the ends of an interval. NaN stands for what is not known.
+        unit more multiplies the odds by ("mean ratio" the mean, of losses with a logarithmic link), "ratio per s.d." what one
+        standard deviation does. "drop cost" is what the objective of every model without the feature is higher by at least,
+        infinite for features to keep; "low" and "high" are the ends of an interval. NaN stands for what is not known.
         """
         equation, effects = self.model.equations[i], self.effects[i]
         last = [equation.intercept] if self.model.fit_intercept else []
@@ -133,13 +133,12 @@ class Summary:
         features = self._features(equation)
         heads = [head for head in columns if head not in ("low", "high")]
         rows = [["feature", *heads, *(["interval"] if "low" in columns else [])]]
-        order = self._order(i)
-        n = len(equation.indices)
-        kept = [j for j in order if j >= n or np.flatnonzero(order == j)[0] < MAX_ROWS]
-        for j in kept:
+        order, n = self._order(i), len(equation.indices)
+        for j in [*order[: min(n, MAX_ROWS)], *order[n:]]:
             cells = [_cell(head, float(columns[head][j])) for head in heads]
             if "low" in columns:
-                cells.append(f"[{significant(columns['low'][j], 4)}, {significant(columns['high'][j], 4)}]")
+                low, high = columns["low"][j], columns["high"][j]
+                cells.append("" if np.isnan(low) else f"[{significant(low, 4)}, {significant(high, 4)}]")
             rows.append([features[j], *cells])
         if n > MAX_ROWS:
             rows.insert(MAX_ROWS + 1, [f"... and {n - MAX_ROWS} more", *[""] * (len(rows[0]) - 1)])
@@ -149,7 +148,8 @@ class Summary:
 
     def _title(self) -> str:
         model = self.model
-        size = f"{len(model.support):,} of {model.n_features:,} features"
+        used, among = model.counts
+        size = f"{used:,} of {among:,} features"
         return f"{self.kind}: {size}, {spoken(model.loss)} loss, lam = {model.lam:g}"
 
     def _certificate(self) -> list[str]:
@@ -226,7 +226,7 @@ def _classes(estimator: Any) -> list[Any] | None:
 def _ratio(model: SavedModel) -> str:
     """What exp of a coefficient is called, where it has a name: not with a softmax, whose coefficients are not those of odds."""
     if model.loss.link == "log":
-        return "rate ratio"
+        return "mean ratio"
     return "odds ratio" if model.loss.link == "logit" and not model.loss.coupled else ""
 
 
