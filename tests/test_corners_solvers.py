@@ -29,8 +29,8 @@ from diht.samples import central_slopes
 from diht.samples.intercept import increasing_root
 from diht.search.swaps import _chord
 from diht.solvers.base import Start
+from diht.solvers.nodes import _undecided
 from diht.solvers.relaxed import Relaxed
-from diht.solvers.tree import _undecided
 
 Vector = NDArray[np.float64]
 

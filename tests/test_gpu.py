@@ -38,9 +38,7 @@ from diht.gpu.samples import TorchSamples  # noqa: E402
 SOLVERS = [DIHT(), SDIHT(blocks=4), IHT(), HTP(), SVRGHT(), Relaxed(), Auto(), BranchAndBound()]
 QUICK = ("squared", "logistic")
 # Those of kinks and flat parts take long, one small tensor after the other.
-SOME_LOSSES = [
-    pytest.param(loss, id=loss.name, marks=[] if loss.name in QUICK else pytest.mark.slow) for loss in LOSSES
-]
+SOME_LOSSES = [loss for loss in LOSSES if loss.name in QUICK]
 KINDS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
 NAMES = ["C", "F", "CSR"]
 
@@ -235,7 +233,7 @@ def test_a_bound_is_true_in_exact_arithmetic(loss: Loss, fit_intercept: bool, co
 
 
 @pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
-@pytest.mark.parametrize("loss", [loss for loss in LOSSES if loss.name in QUICK], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("loss", SOME_LOSSES, ids=lambda loss: loss.name)
 def test_bounds_are_below_the_best_of_all_supports(loss: Loss, fit_intercept: bool) -> None:
     X, y = small_data(loss)
     given = X, y, loss, 2, 1e-2, some_weights(len(y)), fit_intercept
@@ -245,9 +243,9 @@ def test_bounds_are_below_the_best_of_all_supports(loss: Loss, fit_intercept: bo
     assert result.lower_bound >= 0.4 * best
 
 
-@pytest.mark.parametrize("fit_intercept", [pytest.param(False, marks=pytest.mark.slow, id=""), True])
+@pytest.mark.parametrize("fit_intercept", [False, True], ids=["", "intercept"])
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
-@pytest.mark.parametrize("loss", SOME_LOSSES)
+@pytest.mark.parametrize("loss", SOME_LOSSES, ids=lambda loss: loss.name)
 def test_every_method_has_the_same_objective_and_bound(loss: Loss, solver: Solver, fit_intercept: bool) -> None:
     X, y, weights = data(loss, 5, n=40, d=7)
     given = X, y, loss, 3, 0.1, weights, fit_intercept
@@ -336,6 +334,15 @@ def test_bad_data_are_refused_in_one_line(changed: dict, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}") as refused:
         SparseRegressor(2, device=given.pop("device", "cpu")).fit(**given)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+@pytest.mark.parametrize("columns", [[1, 0, 2], [0, 0, 2], [0, 7, 2]], ids=["falling", "twice", "beyond"])
+def test_rows_whose_columns_do_not_ascend_are_refused(columns: list) -> None:
+    starts, values = torch.tensor([0, 2, 2, 3]), torch.ones(3, dtype=torch.float64)
+    X = torch.sparse_csr_tensor(starts, torch.tensor(columns), values, (3, 4), check_invariants=False)
+    with pytest.raises(ValueError, match=r"^X must have (ascending )?column indices"):
+        SparseRegressor(1, device="cpu").fit(X, np.arange(3.0))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -15,8 +15,7 @@ from diht.bounds.shift import ShiftedPoint
 from diht.losses import Hinge, Logistic, Loss, SquaredHinge
 from diht.relaxation import engines
 from diht.relaxation.smoothing import Central, Moreau
-from diht.solvers import BranchAndBound, relaxed
-from diht.solvers import tree as trees
+from diht.solvers import BranchAndBound, nodes, relaxed
 from diht.solvers.tree import TreeBound
 from oracle import targets
 
@@ -37,8 +36,8 @@ def tree(problem: Problem, **settings: float) -> TreeBound:
 
 def without_newton(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few steps of ascent, or of gradients, solve a node, as where Newton's method does not pay."""
-    monkeypatch.setattr(trees, "_MOST_STEPS", 4)
-    for module in (trees, engines, relaxed):
+    monkeypatch.setattr(nodes, "_MOST_STEPS", 4)
+    for module in (nodes, engines, relaxed):
         monkeypatch.setattr(module, "newton_pays", lambda *sizes: False)
 
 

@@ -553,6 +553,14 @@ def test_options_for_columns(tmp_path, capsys, monkeypatch):
     assert "few.csv: no column 'cyl', 'wt', which the model needs" in said
 
 
+def test_a_target_of_names_is_refused(tmp_path, capsys):
+    path = tmp_path / "a.csv"
+    path.write_text("x,name\n" + "".join(f"{i % 7},person {i}\n" for i in range(50)))
+    status, _, said = run(capsys, "fit", path, "--out", tmp_path / "out")
+    assert status == 2
+    assert "the target 'name' has 50 different texts in 50 samples" in said
+
+
 def test_parquet_files_with_texts(tmp_path, capsys, monkeypatch):
     pytest.importorskip("pyarrow")
     monkeypatch.chdir(tmp_path)

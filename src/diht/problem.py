@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +18,29 @@ from diht.losses import Loss, Squared, as_loss
 from diht.numerics.exact import dot, two_sum
 from diht.samples import MemorySamples, Rows, Samples, TargetSamples, added
 
-__all__ = ["Problem", "finite_vector", "normalised_weights"]
+__all__ = ["Problem", "Targets", "finite_vector", "normalised_weights"]
 
 Vector = NDArray[np.float64]
 
 _PAIRWISE = 64.0 * 2.0**-53  # relative error of numpy's pairwise sum over fewer than 2^40 terms
+
+
+class Targets(NamedTuple):
+    """The targets of samples that live elsewhere.
+
+    Attributes
+    ----------
+    rows : Rows
+        A number for each sample; of several models a row for each.
+    number : int
+        How many models.
+    tail : Rows or None
+        As in `Problem`.
+    """
+
+    rows: Rows
+    number: int = 1
+    tail: Rows | None = None
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -158,13 +176,15 @@ class Problem:
         lam: float,
         fit_intercept: bool = False,
         scale: Vector | None = None,
-        targets: tuple[Rows, int] | None = None,
+        targets: Targets | None = None,
     ) -> Problem:
         """State the problem of samples that live elsewhere, whose targets were checked and whose weights sum to one.
 
-        `targets` are those of several models, a row for each sample and model, and the number of models.
+        `targets` stand in the place of those that the samples have; with an offset also the weights are what it makes of them.
         """
-        y, n_targets = (None, 1) if targets is None else targets
+        y, n_targets, tail = Targets(samples.y) if targets is None else targets
+        if targets is not None and n_targets == 1:
+            samples = samples.with_targets(y)
         d = samples.design.shape[1]
         constraint = over_targets(as_constraint(k), n_targets, d, loss.coupled)
         constraint.check(n_targets * d)
@@ -184,7 +204,7 @@ class Problem:
             center, scale = (None if values is None else np.tile(values, n_targets) for values in (center, scale))
         problem = object.__new__(cls)
         ridge = _positive_number("lam", lam)
-        problem._set(samples, loss, constraint, ridge, fit_intercept, center, scale, limits, level, None)
+        problem._set(samples, loss, constraint, ridge, fit_intercept, center, scale, limits, level, tail)
         return problem
 
     @property

@@ -34,8 +34,9 @@ from diht.numerics.line_search import longest_step
 from diht.problem import Problem
 from diht.relaxation.box import minimum_within
 from diht.relaxation.engines import NewtonEngine
-from diht.relaxation.smoothing import Moreau
+from diht.relaxation.smoothing import Central, Moreau
 from diht.samples import Intercept, Rows, Samples
+from diht.samples.newton import Smooth, newton_minimum, smoothed_minimum
 
 __all__ = ["Objective", "never", "refit"]
 
@@ -49,6 +50,7 @@ _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and
 _SHORT, _SHORT_FAST = 2e8, 1e7  # and up to which this is not questioned, where ascent needs many epochs or few
 _PER_ENTRY, _PER_ENTRY_FAST = 5e3, 300.0  # or so many for each stored entry: ascent reads just these
 _LARGEST_HESSIAN = 3000  # features
+_LARGEST_LOOK = 500  # whose Hessian travels with every look at a model of rows in other processes
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
@@ -59,6 +61,7 @@ _HALVINGS = tuple(
 )  # on a flat part of the loss a step may be too long by its curvature over lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
+_TAUS = tuple(0.1**i for i in range(2, 15))  # barriers of a loss with kinks, in the same units
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _SINGULAR = 1e-12  # share of a column that is independent of those before it, below which rounding may be all of it
@@ -230,6 +233,8 @@ def _held_at_limits(part: Problem, pieces: Pieces, limits: Limits, x: Vector, rt
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.part.design
+    if objective.part.looks and design.shape[1] <= _LARGEST_LOOK:
+        return _in_few_looks
     if objective.part.has_softmax_minimum and design.dense_gram_cost() <= _DIRECT:
         return _softmax
     if loss.pieces is not None and objective.part.whole:
@@ -379,6 +384,29 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
         if rounded:
             break
     return objective.model(model.values, model.b)
+
+
+def _in_few_looks(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
+    """Do so in few round trips where rows are in other processes; where that ends short of the optimum, as ever from there."""
+    problem, part, loss = objective.problem, objective.part, objective.loss
+    design = part.design
+    dense = part if design.gram_cost() <= 0.5 * design.dense_gram_cost() else part.formed()
+    given = problem.lam, problem.fit_intercept, (x, float(b)), rtol
+    if loss.differentiable:
+        seen, done = newton_minimum(dense, loss, *given)
+    else:
+        seen, done = smoothed_minimum(dense, loss, _smooth(loss, part.target_size), *given)
+    if not done:
+        return (_newton if loss.differentiable else _smoothed)(objective, seen.x, seen.b, rtol)
+    return Fit(problem.shape[1], objective.support, seen.x, seen.b, seen.objective, part.margins(seen.x, seen.b))
+
+
+def _smooth(loss: Loss, size: float) -> list[Smooth]:
+    """Return what comes ever closer to a loss with kinks: with barriers where it is made of pieces, else its envelopes."""
+    if loss.pieces is None or not loss.pieces.is_bounded:
+        reach = float(np.max(np.abs(loss.domain(np.array([-1.0, 1.0])))))
+        return [Smooth(Moreau(loss, gamma * size), 0.5 * gamma * size * reach**2, _EDGE) for gamma in _GAMMAS]
+    return [Smooth(Central(loss, tau * size), 2.0 * tau * size, float(np.sqrt(tau))) for tau in _TAUS]
 
 
 def _softmax(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:

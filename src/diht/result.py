@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, BoundWithoutProof, Screening
 from diht.numerics.digits import percent, rounded_down, shown
-from diht.numerics.traffic import Traffic
+from diht.numerics.traffic import Traffic, Trips
 from diht.status import Status, relative
 
 __all__ = [
@@ -56,7 +56,7 @@ class Iterate:
     best_bound: float
     n_features: int
     n_open: int | None = None
-    traffic: Traffic | None = None
+    traffic: Traffic | Trips | None = None
     model: Model | None = field(default=None, repr=False, compare=False)
 
     @property

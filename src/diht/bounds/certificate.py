@@ -153,7 +153,8 @@ class _Predicted:
 
         def losses(y: Vector, at: Vector, error: Vector) -> Vector:
             e = error + 4.0 * _U * np.abs(at)
-            found: Vector = np.maximum(value(at - e, y), value(at + e, y)) if targets else loss.largest_near(at, e, y)
+            near = np.maximum(value(at - e, y), value(at + e, y)) if of_residuals else loss.largest_near(at, e, y)
+            found: Vector = near
             return found
 
         with np.errstate(over="ignore", invalid="ignore"):

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from diht.problem import Problem
 
 __all__ = [
+    "FOUND",
     "ShiftedBound",
     "ShiftedPoint",
     "in_play",
@@ -64,7 +65,7 @@ _SMALL = 300  # features up to which an eigenvalue is computed to rounding, not 
 _INSIDE = 1e-3  # share of a ridge that a feature inside keeps: what rounding leaves of its c is divided by it
 # Margins for rounding with which ridges are proved again, and with which they are found: whoever checks has a Gram matrix and a
 # factorisation that are off by up to one margin each, as they were here.
-_AGAIN, _FOUND = 2.0, 6.0
+_AGAIN, FOUND = 2.0, 6.0
 # Fractions of the estimated ridges that are tried, one after the other: each costs a factorisation.
 _TRIALS = (1.0 - 1e-6, 1.0 - 1e-4, 0.99, 0.9, 0.5, 0.1)
 
@@ -115,7 +116,7 @@ def shifted_ridges(
         ridges = fraction * estimate
         if not np.any(ridges[free] > own[free]):
             break
-        if scaled.proves(ridges, _FOUND):
+        if scaled.proves(ridges, FOUND):
             return ridges
     return own
 

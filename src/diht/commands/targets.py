@@ -40,6 +40,11 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
                 f"argument --loss: {loss.name} needs classes, but the {target} has {len(distinct)} different numbers in "
                 f"{len(y)} samples; for regression use one of {_names('regression')}"
             )
+        if texts and len(distinct) > max(_MANY_CLASSES, len(y) / 2):
+            raise ValueError(
+                f"{table.path}: the {target} has {len(distinct):,} different texts in {len(y):,} samples: names are no classes; "
+                "--target NAME names another column"
+            )
         if len(distinct) < 2:
             raise ValueError(f"{table.path}: the {target} has one class only: {str(as_labels(distinct)[0])!r}")
     return loss, why

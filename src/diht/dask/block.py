@@ -12,25 +12,26 @@ from scipy.sparse import issparse
 from diht.design import RowBlocks, StoredDesign, as_design
 from diht.samples import MemorySamples
 
-__all__ = ["Block", "BlockFacts", "Source", "checked_block", "facts_of", "targets_of"]
+__all__ = ["Block", "BlockFacts", "Source", "checked_block", "facts_of", "offset_of", "targets_of"]
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows with their targets and weights.
+    """Rows with their targets, weights and offsets.
 
     Attributes
     ----------
     X : array or sparse matrix
     y : array
-    weights : array, or None
+    weights, offset : array, or None
     """
 
     X: Any
     y: Array
     weights: Array | None
+    offset: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class BlockFacts:
     Attributes
     ----------
     n_rows, n_columns : int
+    nbytes : int
+        Of X.
     dtype : str
     sparse : bool
     names : tuple of str, or None
@@ -51,6 +54,7 @@ class BlockFacts:
 
     n_rows: int
     n_columns: int
+    nbytes: int
     dtype: str
     sparse: bool
     names: tuple[str, ...] | None
@@ -58,7 +62,7 @@ class BlockFacts:
     classes: Array | None
 
 
-def checked_block(number: int, X: Any, y: Any, weights: Any, classes: bool) -> tuple[Block, BlockFacts]:
+def checked_block(number: int, classes: bool, X: Any, y: Any, weights: Any, offset: Any) -> tuple[Block, BlockFacts]:
     """Return a block whose numbers are finite, and what is known of it; ValueError names the block and the row."""
     where = f"in block {number}"
     names = tuple(X.columns) if hasattr(X, "columns") else None
@@ -74,11 +78,16 @@ def checked_block(number: int, X: Any, y: Any, weights: Any, classes: bool) -> t
         if np.any(weights < 0.0):
             row = int(np.flatnonzero(weights < 0.0)[0])
             raise ValueError(f"sample_weight must not be negative, got {weights[row]} at row {row} {where}")
+    if offset is not None:
+        offset = _numbers("offset", np.asarray(offset), where)
+        if offset.shape != y.shape:
+            raise ValueError(f"offset must have the shape of y, {y.shape}, got {offset.shape} {where}")
+    nbytes = X.data.nbytes + X.indices.nbytes if issparse(X) else X.nbytes
     known = BlockFacts(
-        X.shape[0], X.shape[1], X.dtype.name, issparse(X), names, y.shape[1] if y.ndim == 2 else 0,
+        X.shape[0], X.shape[1], nbytes, X.dtype.name, issparse(X), names, y.shape[1] if y.ndim == 2 else 0,
         np.unique(y) if classes and len(y) else None,
     )  # fmt: skip
-    return Block(X, y, weights), known
+    return Block(X, y, weights, offset), known
 
 
 def _matrix(X: Any, where: str) -> Any:
@@ -141,6 +150,7 @@ class Source(MemorySamples):
     ----------
     several : array of shape (C, N), or None
         Several targets, one row each.
+    offset : array of the shape of the targets, or None
     """
 
     def __init__(self, blocks: list[Block], classes: Array | None, n_threads: int) -> None:
@@ -150,6 +160,8 @@ class Source(MemorySamples):
         if classes is not None:
             y = np.searchsorted(classes, y).astype(np.float64)
         self.several = np.ascontiguousarray(y.T) if y.ndim == 2 else None
+        offsets = [block.offset for block in blocks if block.offset is not None]
+        self.offset = np.ascontiguousarray(np.concatenate(offsets).T) if offsets else None
         weights = [np.ones(len(block.y)) if block.weights is None else block.weights for block in blocks]
         super().__init__(design, y[:, 0].copy() if y.ndim == 2 else y, np.concatenate(weights))
 
@@ -157,3 +169,8 @@ class Source(MemorySamples):
 def targets_of(source: Source) -> Any:
     """Return several targets, one row each."""
     return source.several
+
+
+def offset_of(source: Source) -> Any:
+    """Return what is known of the predictions."""
+    return source.offset

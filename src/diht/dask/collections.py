@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ def _names(X: Any) -> tuple[str, ...] | None:
     return tuple(names) if names and all(isinstance(name, str) for name in names) else None
 
 
-def lazily(f: Callable[[Any], Any], X: Any, like: Any) -> Any:
+def lazily(f: Callable[..., Any], X: Any, like: Any, beside: Mapping[str, Any] | None = None) -> Any:
     """Return ``f`` of every block of rows as a Dask array; nothing is computed.
 
     Parameters
@@ -91,6 +91,8 @@ def lazily(f: Callable[[Any], Any], X: Any, like: Any) -> Any:
     X : Dask collection
     like : array
         What `f` returns for a few rows.
+    beside : mapping from names to Dask collections, optional
+        Further arguments of `f`, with the blocks of X.
     """
     import dask
     import dask.array
@@ -98,9 +100,12 @@ def lazily(f: Callable[[Any], Any], X: Any, like: Any) -> Any:
     blocks, like = blocks_of("X", X), np.asarray(like)
     unknown: list[Any] = [np.nan] * len(blocks.parts)
     lengths = blocks.lengths or unknown
+    others = [blocks_of(name, given, blocks.lengths).parts for name, given in (beside or {}).items()]
+    if any(len(parts) != len(blocks.parts) for parts in others):
+        raise ValueError(f"{', '.join(beside or ())} must have the {len(blocks.parts)} blocks of X")
     task = dask.delayed(f, pure=True)
     arrays = [
-        dask.array.from_delayed(task(part), (length, *like.shape[1:]), like.dtype)
-        for part, length in zip(blocks.parts, lengths, strict=True)
+        dask.array.from_delayed(task(*parts), (length, *like.shape[1:]), like.dtype)
+        for length, *parts in zip(lengths, blocks.parts, *others, strict=True)
     ]
     return dask.array.concatenate(arrays, allow_unknown_chunksizes=True)

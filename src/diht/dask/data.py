@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.dask.block import Block, BlockFacts, checked_block, facts_of, targets_of
+from diht.dask.block import Block, BlockFacts, checked_block, facts_of, offset_of, targets_of
 from diht.dask.cluster import Cluster, even_runs
 from diht.dask.collections import Blocks, blocks_of, is_dask
 from diht.design import effective_n_threads, row_blocks
@@ -19,9 +19,20 @@ from diht.samples.base import Rows
 from diht.samples.program import Group
 from diht.samples.remote import RemoteRows, RemoteSamples
 
-__all__ = ["RemoteData", "active_client", "loaded", "loaded_here"]
+__all__ = ["Collections", "RemoteData", "active_client", "loaded", "loaded_here"]
 
 Array = NDArray[Any]
+
+_LARGE, _MOST_SHARDS = 2**28, 4  # bytes of a worker's X in a shard; how many shards it may have
+
+
+class Collections(NamedTuple):
+    """What a fit is given: Dask collections with the same blocks of rows."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    offset: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +50,8 @@ class RemoteData:
     weight : float
         The sum of the weights as they were given, or the number of samples.
     cluster : Cluster
+    weighted, has_offset : bool
+        Whether there are weights and offsets.
     """
 
     samples: RemoteSamples
@@ -47,10 +60,16 @@ class RemoteData:
     n_targets: int
     weight: float
     cluster: Cluster
+    weighted: bool
+    has_offset: bool
 
     def targets(self) -> Rows:
         """Return several targets, one row each."""
         return RemoteRows(self.samples.group.value(targets_of, self.samples.group.source))
+
+    def offset(self) -> Rows | None:
+        """Return what is known of the predictions, of several targets one row each."""
+        return RemoteRows(self.samples.group.value(offset_of, self.samples.group.source)) if self.has_offset else None
 
 
 def active_client() -> Any | None:
@@ -68,48 +87,44 @@ def active_client() -> Any | None:
     return client
 
 
-def _checked_tasks(X: Any, y: Any, weights: Any, classes: bool) -> tuple[list[Any], Blocks]:
+def _checked_tasks(given: Collections, classes: bool) -> tuple[list[Any], Blocks]:
     """Return the tasks that check each block, and the blocks of X."""
     import dask
 
-    for name, given in (("y", y), ("sample_weight", weights)):
-        if given is not None and not is_dask(given):
-            raise ValueError(f"{name} must be a Dask collection with the blocks of X, got {type(given)!r}")
-    of_x = blocks_of("X", X)
-    of_y = blocks_of("y", y, of_x.lengths)
-    of_weights = None if weights is None else blocks_of("sample_weight", weights, of_x.lengths)
-    for name, other in (("y", of_y), ("sample_weight", of_weights)):
-        if other is not None and len(other.parts) != len(of_x.parts):
-            raise ValueError(
-                f"{name} must have the blocks of X, got {len(other.parts)} blocks beside {len(of_x.parts)} of X"
-            )
+    of_x = blocks_of("X", given.X)
+    parts: list[list[Any]] = [of_x.parts]
+    for name, values in list(given._asdict().items())[1:]:
+        if values is not None and not is_dask(values):
+            raise ValueError(f"{name} must be a Dask collection with the blocks of X, got {type(values)!r}")
+        own = [None] * len(of_x.parts) if values is None else blocks_of(name, values, of_x.lengths).parts
+        if len(own) != len(of_x.parts):
+            raise ValueError(f"{name} must have the blocks of X, got {len(own)} blocks beside {len(of_x.parts)} of X")
+        parts.append(own)
     token, check = uuid4().hex, dask.delayed(checked_block)
-    own = [None] * len(of_x.parts) if of_weights is None else of_weights.parts
-    triples = enumerate(zip(of_x.parts, of_y.parts, own, strict=True))
-    tasks = [check(i, *three, classes, dask_key_name=f"diht-block-{i}-{token}") for i, three in triples]
-    return tasks, of_x
+    numbered = enumerate(zip(*parts, strict=True))
+    return [check(i, classes, *own, dask_key_name=f"diht-block-{i}-{token}") for i, own in numbered], of_x
 
 
 @contextmanager
-def loaded(client: Any, X: Any, y: Any, weights: Any = None, classes: bool = False) -> Iterator[RemoteData]:
+def loaded(client: Any, given: Collections, classes: bool = False) -> Iterator[RemoteData]:
     """Check all blocks, hold them on the workers and, at the end, let them go.
 
     Parameters
     ----------
     client : distributed.Client
-    X, y, weights : Dask collections
-        With the same blocks of rows.
+    given : Collections
     classes : bool
         Whether targets are classes.
     """
     from distributed import futures_of
 
-    tasks, of_x = _checked_tasks(X, y, weights, classes)
+    tasks, of_x = _checked_tasks(given, classes)
     workers = list(client.ncores())
     if not workers:
         client.wait_for_workers(1, timeout=30)
         workers = list(client.ncores())
-    located = {str(key): list(at) for key, at in client.who_has(futures_of(X)).items()} if futures_of(X) else {}
+    held = futures_of(given.X)
+    located = {str(key): list(at) for key, at in client.who_has(held).items()} if held else {}
     homes = _homes(of_x, located, workers)
     futures: list[Any] = [None] * len(tasks)
     for address in dict.fromkeys(homes):
@@ -117,27 +132,39 @@ def loaded(client: Any, X: Any, y: Any, weights: Any = None, classes: bool = Fal
         found = client.compute([tasks[i] for i in numbers], workers=[address], allow_other_workers=True)
         for i, future in zip(numbers, found, strict=True):
             futures[i] = future
-    known: list[BlockFacts] = client.gather(client.map(facts_of, futures, pure=False))
+    known: list[BlockFacts] = client.gather(client.map(facts_of, futures, key=f"diht-facts-{uuid4().hex}"))
     names = _agreed(known, of_x)
     filled = [i for i, facts in enumerate(known) if facts.n_rows]
     where = {str(key): at for key, at in client.who_has(futures).items()}
-    shards: dict[str, list[int]] = {}
-    for i in filled:
-        shards.setdefault((where.get(str(futures[i].key)) or [homes[i]])[0], []).append(i)
+    at = [(where.get(str(futures[i].key)) or [homes[i]])[0] for i in filled]
+    shards = _shards(filled, at, [known[i].nbytes for i in filled])
     all_classes = _classes([known[i] for i in filled]) if classes else None
-    cluster = Cluster(client, [[tasks[i] for i in own] for own in shards.values()], list(shards), all_classes)
+    addresses, numbers_of = zip(*shards, strict=True)
+    cluster = Cluster(client, [[tasks[i] for i in own] for own in numbers_of], addresses, all_classes)
     del futures
     try:
         starts = np.cumsum([0, *(facts.n_rows for facts in known)]).tolist()
-        ranges = [[(starts[i], starts[i + 1]) for i in own] for own in shards.values()]
+        ranges = [[(starts[i], starts[i + 1]) for i in own] for own in numbers_of]
         first = known[filled[0]]
         samples = RemoteSamples.of(
             Group(cluster), first.n_columns, first.dtype, first.sparse, effective_n_threads(), ranges
         )
         samples, weight = _normalised(samples)
-        yield RemoteData(samples, names, all_classes, first.n_targets, weight, cluster)
+        known_besides = given.sample_weight is not None, given.offset is not None
+        yield RemoteData(samples, names, all_classes, first.n_targets, weight, cluster, *known_besides)
     finally:
         cluster.close()
+
+
+def _shards(blocks: list[int], addresses: list[str], sizes: list[int]) -> list[tuple[str, list[int]]]:
+    """Return the blocks of each shard, with its worker: one for each worker, several of large ones, which may move later."""
+    shards = []
+    for address in dict.fromkeys(addresses):
+        own = [at for at, there in enumerate(addresses) if there == address]
+        n_runs = int(np.clip(sum(sizes[at] for at in own) // _LARGE, 1, _MOST_SHARDS))
+        runs = even_runs([sizes[at] for at in own], n_runs)
+        shards += [(address, [blocks[own[j]] for j in run]) for run in runs]
+    return shards
 
 
 def _homes(blocks: Blocks, located: dict[str, list[str]], workers: list[str]) -> list[str]:
@@ -183,15 +210,16 @@ def _normalised(samples: RemoteSamples) -> tuple[RemoteSamples, float]:
     return samples.with_weights(samples.map(lambda y, s: s / largest / total)), largest * total
 
 
-def loaded_here(X: Any, y: Any, weights: Any = None, classes: bool = False) -> tuple[Any, Array, Array | None]:
-    """Compute all blocks in this process, where there is no client: X as a design, the targets and the weights."""
+def loaded_here(given: Collections, classes: bool = False) -> Collections:
+    """Compute all blocks in this process, where there is no client: X as a design, the others as arrays."""
     import dask
 
-    tasks, of_x = _checked_tasks(X, y, weights, classes)
+    tasks, of_x = _checked_tasks(given, classes)
     found: list[tuple[Block, BlockFacts]] = list(dask.compute(*tasks))
     names = _agreed([facts for _, facts in found], of_x)
     blocks = [block for block, facts in found if facts.n_rows]
     design = row_blocks([block.X for block in blocks])
     design.feature_names = names
-    own = None if weights is None else np.concatenate([block.weights for block in blocks])
-    return design, np.concatenate([block.y for block in blocks]), own
+    weights = None if given.sample_weight is None else np.concatenate([block.weights for block in blocks])
+    offset = None if given.offset is None else np.concatenate([block.offset for block in blocks])
+    return Collections(design, np.concatenate([block.y for block in blocks]), weights, offset)

@@ -17,7 +17,7 @@ from diht.design.entries import DenseEntries, Entries
 from diht.design.step import Codes, Step, Vector
 from diht.numerics import exact
 from diht.numerics.threads import run_parts
-from diht.numerics.traffic import Traffic
+from diht.numerics.traffic import Traffic, Trips
 
 if TYPE_CHECKING:
     from diht.design.dense import Curvature, DenseDesign
@@ -167,7 +167,7 @@ class Features(ABC):
         return False
 
     @property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> Traffic | Trips | None:
         """What has been read from disk so far, where the matrix is there."""
         return None
 

@@ -11,6 +11,7 @@ columns are computed anew. Nothing is proved from these sums: rounding is left a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,8 @@ class Scatter:
     def of(cls, X: Any, y: Vector, s: Vector, n_threads: int | None = None) -> Scatter:
         """Compute the sums of samples with some weights."""
         design, total = as_design(X, n_threads), float(s.sum())
+        if total == 0.0:
+            return cls(0.0, np.zeros(X.shape[1] + 1), np.zeros((X.shape[1] + 1, X.shape[1] + 1)))
         mean = np.append(design.moments(s / total)[0], float(s @ y) / total)
         if isinstance(design, SparseDesign):
             centred = affine(design, mean[:-1], None, np.empty(0, dtype=np.int64))
@@ -64,6 +67,19 @@ class Scatter:
         matrix[constant] = 0.0
         matrix[:, constant] = 0.0
         return cls(weight, mean, matrix)
+
+    @classmethod
+    def added(cls, parts: Sequence[Scatter], n_samples: int) -> Scatter:
+        """Return the sums of all from those of parts, which must have some weight together."""
+        parts = [part for part in parts if part.weight > 0.0]
+        weights = np.array([part.weight for part in parts])
+        weight = float(weights.sum())
+        mean = weights @ np.stack([part.mean for part in parts]) / weight
+        matrix = np.zeros_like(parts[0].matrix)
+        for part in parts:
+            apart = part.mean - mean
+            matrix += part.matrix + part.weight * np.outer(apart, apart)
+        return cls._of(weight, mean, matrix, n_samples)
 
     def left(self, X: Any, y: Vector, s: Vector, held: Indices, n_threads: int | None = None) -> Scatter:
         """Return the sums of the samples that are left when some, which must have less than all of the weight, are held out."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from diht.design.base import Features, Index
 from diht.design.step import Vector
-from diht.numerics.traffic import Traffic
+from diht.numerics.traffic import Traffic, Trips
 
 __all__ = ["TargetFeatures"]
 
@@ -77,7 +77,7 @@ class TargetFeatures(Features):
         return self.base.fraction(np.unique(self.column[support]))
 
     @property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> Traffic | Trips | None:
         """What has been read of X."""
         return self.base.traffic
 

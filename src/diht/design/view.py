@@ -26,7 +26,7 @@ from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import Step, Vector
-from diht.numerics.traffic import Traffic
+from diht.numerics.traffic import Traffic, Trips
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
 _NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself
@@ -354,7 +354,7 @@ class AffineView(AffineErrors, Design):
         return self.base.pieces(features, most)
 
     @property
-    def traffic(self) -> Traffic | None:
+    def traffic(self) -> Traffic | Trips | None:
         """What has been read of the base."""
         return self.base.traffic
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import Structured, constrained, n_choices
-from diht.design import LARGEST, Design, as_design, effective_n_threads, refuse_dask
+from diht.design import Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.shipping import ShippingMixin
@@ -43,13 +43,16 @@ from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
 from diht.result import Iterate, Result, Status
-from diht.samples import Rows, Samples
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
 from diht.tables import Frame
 from diht.tables.frame import is_frame
 
-__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated"]
+if TYPE_CHECKING:
+    from diht.dask.data import Collections, RemoteData
+    from diht.gpu.data import DeviceData
+
+__all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated", "without_none"]
 
 Array = NDArray[Any]
 Vector = NDArray[np.float64]
@@ -123,7 +126,10 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         with interruptible("the model is the best found so far", _CALLER + 2):
             for j, (label, y) in enumerate(targets.items()):
                 problem = problem_of(y)
-                start = None if previous is None else self._start(problem, previous[j], j, scale)
+                start: Any = None if previous is None else self._start(problem, previous[j], j, scale)
+                kept = getattr(self, "checkpoint_", {}).get(label)
+                if kept is not None and kept.size == problem.shape[1]:
+                    start = kept if scale is None else kept * scale
                 callback = self._callback(label, tasks, scale, np.dtype(dtype))
                 if tasks is not None:
                     tasks.begin_problem()
@@ -136,18 +142,21 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     # Rows on the workers of a Dask cluster
 
-    def _fit_dask(self, X: Any, y: Any, sample_weight: Any) -> Any:
+    def _fit_dask(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Any:
         """Fit where the rows are; in this process where there is no client."""
-        from diht.dask.data import active_client, loaded, loaded_here
+        from diht.dask.data import Collections, active_client, loaded, loaded_here
 
         client, classes = active_client(), self._task == "classification"
+        given = Collections(X, y, sample_weight, offset)
         if client is None:
-            return self.fit(*loaded_here(X, y, sample_weight, classes))
-        with loaded(client, X, y, sample_weight, classes) as data, printed(self.verbose):
-            return self._fit_there(data, X, y, sample_weight)
+            return self.fit(**without_none(loaded_here(given, classes)))
+        with loaded(client, given, classes) as data, printed(self.verbose):
+            self._fit_there(data, given)
+        return self
 
     def _fit_on_device(self, X: Any, y: Any, sample_weight: Any) -> Any:
         """Fit on a device, where the rows are or to which they are moved."""
+        from diht.dask.data import Collections
         from diht.gpu.data import loaded
 
         given = X
@@ -161,31 +170,36 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         names = None if names is None else tuple(names)
         with printed(self.verbose):
             data = loaded(X, y, sample_weight, self.device, self._task == "classification", names)
-            return self._fit_there(data, given, y, sample_weight)
+            self._fit_there(data, Collections(given, y, sample_weight))
+        return self
 
-    def _fit_there(self, data: Any, X: Any, y: Any, sample_weight: Any) -> Any:
-        """Fit samples that live elsewhere."""
-        samples, targets = self._targets_there(data)
-        loss = self._fitted_loss()
-        for rows, _ in targets.values():
-            check_targets_there(samples, loss, rows)
-        d, dtype = samples.design.shape[1], samples.design.dtype
-        previous = self._previous(d)
-        set_features(self, d, data.names)
+    def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
+        """Fit where the rows are, and return the results with their dual points, which stay there."""
+        from diht.dask.cluster import WorkersLostError
+        from diht.estimators.there import problems_there
+
+        design = data.samples.design
+        set_features(self, design.shape[1], data.names)
         set_groups(self, None)
-        constraint = self._constraint(d)
-        scale = scales_there(samples, constraint) if self.standardize else None
-
-        def problem(given: tuple[Any, int]) -> Problem:
-            return problem_there(samples, given, loss, constraint, self._ridge, self.fit_intercept, scale)
-
-        tasks = FitTasks.of(self, X, y, sample_weight, len(targets))
-        results = self._results(targets, problem, scale, dtype, previous, tasks)
+        problems, scale = problems_there(self, data, self._constraint(design.shape[1]), self._ridge)
+        previous = self._previous(design.shape[1])
+        tasks = FitTasks.of(self, given.X, given.y, given.sample_weight, len(problems))
+        self._best: dict[str, Array] = {}
+        try:
+            results = self._results(problems, lambda problem: problem, scale, design.dtype, previous, tasks)
+        except WorkersLostError as error:
+            if not self._best:
+                raise
+            self.checkpoint_ = self._best
+            raise WorkersLostError(f"{error}; fit goes on from the best model so far when it is called again") from None
+        finally:
+            del self._best
+        self.__dict__.pop("checkpoint_", None)
         # What is as long as the samples stays where they are, and goes with them.
-        self._keep([result.without_proof() for result in results], samples.size)
+        self._keep([result.without_proof() for result in results], design.shape[0])
         if tasks is not None:
             tasks.end()
-        return self
+        return results
 
     def _start(self, problem: Problem, result: Result, j: int, scale: Vector | None) -> Result | None:
         """Return an earlier result of as many targets, its coefficients for the columns as they are scaled now."""
@@ -263,8 +277,9 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _callback(
         self, label: str, tasks: FitTasks | None, scale: Vector | None, dtype: np.dtype[Any]
     ) -> Callable[[Iterate], bool] | None:
-        """Return what a solve calls at each evaluation; None where there is neither a callback nor `verbose`."""
-        if not self.verbose and tasks is None:
+        """Return what a solve calls at each evaluation; None where there is no callback, no `verbose` and nothing to keep."""
+        kept: dict[str, Array] | None = getattr(self, "_best", None)
+        if not self.verbose and tasks is None and kept is None:
             return None
 
         def attributes(iterate: Iterate) -> dict[str, Any]:
@@ -273,6 +288,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             return self._model(coef, np.atleast_1d(iterate.model.intercept).astype(dtype))
 
         def tell(iterate: Iterate) -> bool:
+            if kept is not None and iterate.model is not None:
+                kept[label] = iterate.model.coef
             if self.verbose:
                 print_line(iterate, label)
             return tasks is not None and tasks.evaluate(lambda: attributes(iterate))
@@ -460,6 +477,11 @@ def _validated_design(
     return X, check_X_y(rows, *y, ensure_min_features=0, estimator=estimator, **settings)[1]
 
 
+def without_none(given: Collections) -> dict[str, Any]:
+    """Return what was given, by its name."""
+    return {name: values for name, values in given._asdict().items() if values is not None}
+
+
 def set_features(estimator: Any, n_features: int, names: tuple[str, ...] | None) -> None:
     """Keep the number of the features, and their names where they have some."""
     estimator.n_features_in_ = n_features
@@ -507,47 +529,6 @@ def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
     variance 0; a group of such columns has scale 1.
     """
     return scales_of(*design.moments(s), len(s), constraint)
-
-
-def scales_there(samples: Samples, constraint: Constraint) -> Vector:
-    """Return the same of samples that live elsewhere."""
-    mean, variance = samples.moments(samples.full(1.0))
-    return scales_of(mean, variance, samples.size, constraint)
-
-
-def class_targets_there(samples: Samples, n_classes: int, loss: Loss) -> tuple[tuple[Rows, int], Loss]:
-    """Return the targets, and their number, of samples whose targets are the numbers of their classes, and the loss."""
-    if n_classes == 2:
-        return (samples.map(lambda y, s: np.where(y == 1.0, 1.0, -1.0)), 1), loss
-    loss = loss.of_classes()
-    low = 0.0 if loss.coupled else -1.0
-    return (samples.map(lambda y, s: np.where(y == np.arange(n_classes)[:, None], 1.0, low)), n_classes), loss
-
-
-def check_targets_there(samples: Samples, loss: Loss, rows: Rows) -> None:
-    """Raise ValueError where a target is not one that the loss is made for, or is too large."""
-
-    def wrong(y: Vector, s: Vector, given: Vector) -> str:
-        try:
-            loss.check_targets(given)
-        except ValueError as error:
-            return str(error)
-        largest = float(np.abs(given).max())
-        return f"y must not hold numbers beyond {LARGEST:g} in size, got {largest:g}" if largest > LARGEST else ""
-
-    found = [message for message in samples.each(wrong, rows) if message]
-    if found:
-        raise ValueError(found[0])
-
-
-def problem_there(
-    samples: Any, targets: tuple[Rows, int], loss: Loss, constraint: Constraint, lam: Any, intercept: bool, scale: Any
-) -> Problem:
-    """State the problem of samples that live elsewhere, with these targets and their number."""
-    rows, n_targets = targets
-    several = targets if n_targets > 1 else None
-    own = samples if several else samples.with_targets(rows)
-    return Problem.of_samples(own, loss, constraint, lam, intercept, scale, several)
 
 
 def scales_of(mean: Vector, variance: Vector, n_samples: int, constraint: Constraint) -> Vector:

@@ -17,7 +17,6 @@ from diht.estimators.base import (
     SparseLinearModel,
     class_factors,
     class_targets,
-    class_targets_there,
     class_weighted,
     declared,
     validated,
@@ -28,8 +27,7 @@ from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
-from diht.problem import normalised_weights
-from diht.samples import Rows
+from diht.problem import Targets, normalised_weights
 from diht.solvers import Solver
 
 if TYPE_CHECKING:
@@ -310,8 +308,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             tasks.end()
         return self
 
-    def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, tuple[Rows, int]]]:
-        """Return the samples, weighted, and the targets of each problem with their number, of rows that live elsewhere."""
+    def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, Targets]]:
+        """Return the samples, weighted, and the targets of each problem, of rows that live elsewhere."""
+        from diht.estimators.there import class_targets_there
+
         assert data.classes is not None
         classes, samples, n = data.classes, data.samples, len(data.classes)
         self._check_multiclass(n)
@@ -326,12 +326,12 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             self.__dict__.pop("result_", None)  # nothing to begin from
         self.classes_ = classes
 
-        def against_rest(j: int) -> Rows:
-            return samples.map(lambda y, s: np.where(y == j, 1.0, -1.0))
+        def against_rest(j: int) -> Targets:
+            return Targets(samples.map(lambda y, s: np.where(y == j, 1.0, -1.0)))
 
         if self.multiclass == "ovr" and n > 2:
             labels = enumerate(classes.tolist())
-            return samples, {f"class {label!r}: ": (against_rest(j), 1) for j, label in labels}
+            return samples, {f"class {label!r}: ": against_rest(j) for j, label in labels}
         return samples, {"": class_targets_there(samples, n, self._loss())[0]}
 
     def _check_multiclass(self, n_classes: int) -> None:

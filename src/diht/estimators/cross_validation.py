@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -24,9 +24,10 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import column_or_1d
 
 from diht.constraints.groups import constrained
+from diht.dask import is_dask
 from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
-from diht.estimators.base import blas_threads, class_weighted, validated
+from diht.estimators.base import blas_threads, class_weighted, set_features, validated
 from diht.estimators.folds import Grid, Models, Plain, Results, Sums
 from diht.estimators.path import (
     CRITERIA,
@@ -39,7 +40,7 @@ from diht.estimators.path import (
     path_point,
 )
 from diht.estimators.table_encoder import TableEncoder
-from diht.estimators.tabular import Wanted, encoded_names, wanted_of
+from diht.estimators.tabular import Wanted, encoded_names, set_groups, wanted_of
 from diht.losses import Loss
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
@@ -47,6 +48,9 @@ from diht.result import Result
 from diht.solvers import Solver
 from diht.solvers.loop import Limits
 from diht.solvers.sweep import proved
+
+if TYPE_CHECKING:
+    from diht.dask.data import Collections, RemoteData
 
 __all__ = ["SparseClassifierCV", "SparseRegressorCV"]
 
@@ -57,24 +61,61 @@ _RULES = "1se", "score"
 _LAMS = 1e-3, 1e-2, 1e-1  # for columns of unit variance
 
 
+class _Given(Protocol):
+    """Samples, wherever they are.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    n_counted : float
+        How many samples information criteria count.
+    here : bool
+        Whether they are in this process, and folds may be looked at in threads of their own.
+    folds : list
+    """
+
+    here: ClassVar[bool]
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    @property
+    def n_counted(self) -> float: ...
+    @property
+    def folds(self) -> list[Any]: ...
+
+    def sums(self, grid: Grid, n_threads: int | None) -> Any:
+        """Return sums that all models follow from, or None."""
+
+    def scores(
+        self, estimator: Any, grid: Grid, sums: Any, fold: Any, n_threads: int | None
+    ) -> tuple[list[float], bool]:
+        """Make the models of a fold's training samples, and score each on the others; tell whether nothing was stopped."""
+
+    def problems(self, model: Plain, grid: Grid) -> list[Problem]:
+        """Return the problem of each target, of all samples."""
+
+    def fitted(self, plain: Plain) -> list[Result]:
+        """Fit an estimator to all samples, and return its results."""
+
+
 @dataclass(frozen=True, eq=False)
-class _Given:
-    """Samples, as they were checked."""
+class _Samples:
+    """Some samples."""
 
     X: Any
     y: Array
     weights: Vector | None
     offset: Vector | None
 
-    def part(self, rows: Any) -> _Given:
+    def part(self, rows: Any) -> _Samples:
         """Return some of the samples; of rows on disk all, where those that are left out have no weight."""
         if isinstance(self.X, Design):
             times = np.bincount(np.arange(len(self.y))[rows], minlength=len(self.y)).astype(np.float64)
             return replace(self, weights=times if self.weights is None else times * self.weights)
         some = [None if values is None else values[rows] for values in (self.weights, self.offset)]
-        return _Given(self.X[rows], self.y[rows], *some)
+        return _Samples(self.X[rows], self.y[rows], *some)
 
-    def held_out(self, rows: Any, paths: Sequence[Models]) -> _Given:
+    def held_out(self, rows: Any, paths: Sequence[Models]) -> _Samples:
         """Return samples that models are to predict; of rows on disk the features that a model uses, zeros for the others."""
         if not isinstance(self.X, Design):
             return self.part(rows)
@@ -82,7 +123,75 @@ class _Given:
         found = csr_array(self.X.columns(used).toarray(np.arange(len(self.y))[rows]).astype(self.X.dtype))
         X = csr_array((found.data, used[found.indices], found.indptr), shape=(found.shape[0], self.X.shape[1]))
         some = [None if values is None else values[rows] for values in (self.weights, self.offset)]
-        return _Given(X, self.y[rows], *some)
+        return _Samples(X, self.y[rows], *some)
+
+
+@dataclass(frozen=True, eq=False)
+class _Here:
+    """Samples in this process, as they were checked; a fold is the indices of its training samples and of the others."""
+
+    estimator: _CrossValidated
+    data: Any  # X as it was given
+    all: _Samples
+    n_counted: float
+    folds: list[tuple[Any, Any]]
+
+    here: ClassVar[bool] = True
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of samples and of features."""
+        n, d = self.all.X.shape
+        return n, d
+
+    def sums(self, grid: Grid, n_threads: int | None) -> Sums | None:
+        """Return sums over the samples that all models follow from; None where they do not, or are too many."""
+        given = self.all
+        return grid.sums(given.X, given.y, given.weights, given.offset, n_threads)
+
+    def scores(
+        self, estimator: _CrossValidated, grid: Grid, sums: Sums | None, fold: tuple[Any, Any], n_threads: int | None
+    ) -> tuple[list[float], bool]:
+        """Make the models of a fold's training samples, and score each on the others."""
+        train, test = fold
+        part = self.all.part(train)
+        targets, s, classes = estimator._targets(part.y, part.weights)
+        model = clone(grid.plain)
+        model.n_features_in_ = self.shape[1]
+        if classes is not None:
+            model.classes_ = classes
+        if sums is None:
+            own = replace(grid, plain=model)
+            paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
+        else:
+            paths = [sums.models(train, n_threads)]
+        whole = not grid.asked()
+        rest = self.all.held_out(test, paths)
+        if rest.offset is not None:
+            model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
+        scorer = check_scoring(model, estimator._scoring() if estimator.scoring is None else estimator.scoring)
+        weighted = {} if rest.weights is None or not _takes_weights(scorer) else {"sample_weight": rest.weights}
+        scores = []
+        with _without_checks(estimator.scoring):
+            for key in grid.keys:
+                model.__dict__ |= _attributes(model, paths, key)
+                scores.append(float(scorer(model, rest.X, rest.y, **weighted)))
+        return scores, whole
+
+    def problems(self, model: Plain, grid: Grid) -> list[Problem]:
+        """Return the problem of each target, of all samples."""
+        given = self.all
+        targets, s, classes = self.estimator._targets(given.y, given.weights)
+        if classes is not None:
+            model.classes_ = classes
+        return grid.problems(given.X, targets, s, given.offset, model.n_jobs)
+
+    def fitted(self, plain: Plain) -> list[Result]:
+        """Fit an estimator to all samples, and return its results."""
+        given = self.all
+        X = given.X if hasattr(self.estimator, "encoder_") else self.data  # columns are encoded once
+        plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
+        return plain.result_ if isinstance(plain.result_, list) else [plain.result_]
 
 
 class _Scored(NamedTuple):
@@ -125,6 +234,15 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     def _fit_until(self, asked: Callable[[], bool], X: Any, y: Any, sample_weight: Any, offset: Any) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
+        if is_dask(X):
+            from diht.dask.data import Collections, active_client, loaded, loaded_here
+
+            given, client = Collections(X, y, sample_weight, offset), active_client()
+            if client is not None:
+                with loaded(client, given, is_classifier(self)) as data:
+                    self._fit_remote(asked, data, given)
+                return
+            X, y, sample_weight, offset = loaded_here(given, is_classifier(self))
         data, targets = X, y
         numeric = {} if is_classifier(self) else {"y_numeric": True, "multi_output": True}
         X, y = validated(self, X, y, **numeric)
@@ -132,18 +250,37 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
-        lams, wanted = checked_lams(self.lams), wanted_of(self, X.shape[1])
-        ks = self._ks(X.shape[0], X.shape[1], wanted)
-        constraint = constrained(ks[-1], X.shape[1], *wanted)
-        Limits.checked(self.tol, None, self.time_limit, None)
-        grid, given = Grid(self._estimator(), constraint, ks, lams, asked), _Given(X, y, weights, known)
-        by_score = self.criterion in _RULES
         rows = np.empty((X.shape[0], 0)) if isinstance(X, Design) else X  # only its length matters
-        folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y)) if by_score else []
-        n_jobs = effective_n_jobs(self.n_jobs) if folds else 1
+        folds = []
+        if self.criterion in _RULES:
+            folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y))
+        samples = _Samples(X, y, weights, known)
+        self._fit_given(asked, _Here(self, data, samples, counted(sample_weight, X.shape[0]), folds))
+        if not is_classifier(self):
+            self._keep_target_names(targets)
+
+    def _fit_remote(self, asked: Callable[[], bool], data: RemoteData, given: Collections) -> None:
+        """Do so where the rows are."""
+        from diht.estimators.folds_there import FoldRule, There
+
+        set_features(self, data.samples.design.shape[1], data.names)
+        set_groups(self, None)
+        self._check_classes(data.classes)
+        rule = FoldRule.of(self.cv, is_classifier(self)) if self.criterion in _RULES else None
+        self._fit_given(asked, There(data, given, rule))
+
+    def _fit_given(self, asked: Callable[[], bool], given: _Given) -> None:
+        """Choose k and lam, and fit the model."""
+        lams, (n, d) = checked_lams(self.lams), given.shape
+        wanted = wanted_of(self, d)
+        ks = self._ks(n, d, wanted)
+        constraint = constrained(ks[-1], d, *wanted)
+        Limits.checked(self.tol, None, self.time_limit, None)
+        grid, folds = Grid(self._estimator(), constraint, ks, lams, asked), given.folds
+        n_jobs = effective_n_jobs(self.n_jobs) if folds and given.here else 1
         with blas_threads(self.n_jobs if n_jobs == 1 else 1):
-            sums = grid.sums(X, y, weights, known, self.n_jobs) if by_score or self.refit else None
-            if by_score:
+            sums = given.sums(grid, self.n_jobs) if folds or self.refit else None
+            if folds:
                 score, n_threads = delayed(self._score_fold), 1 if n_jobs > 1 else self.n_jobs
                 scored = Parallel(n_jobs=self.n_jobs if n_jobs > 1 else 1, prefer="threads")(
                     score(grid, given, sums, fold, i, n_threads) for i, fold in enumerate(folds)
@@ -151,10 +288,8 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
                 # Of folds that were stopped, the first to have scores counts where no other was done.
                 whole = [fold.scores for fold in scored if fold.whole] or [f.scores for f in scored if f.scores][:1]
                 self._choose_by_score(grid.keys, np.array(whole))
-            if self.refit or not by_score:
-                self._follow_path(grid, given, sums, counted(sample_weight, X.shape[0]), data)
-        if not is_classifier(self):
-            self._keep_target_names(targets)
+            if self.refit or not folds:
+                self._follow_path(grid, given, sums)
 
     def _estimator(self, **params: Any) -> Plain:
         """Return the plain estimator with the parameters that both have."""
@@ -171,7 +306,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         ks = checked_ks(self.ks, np.iinfo(np.int64).max)
         if ks[-1] > most:
             message = f"ks up to {ks[-1]} are more than the {most} {what}: all of them may be used"
-            warnings.warn(message, UserWarning, stacklevel=3)
+            warnings.warn(message, UserWarning, stacklevel=5)
         return sorted({min(k, most) for k in ks})
 
     def _scoring(self) -> str | Callable[..., float] | None:
@@ -188,34 +323,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     # Scores
 
     def _score_fold(
-        self, grid: Grid, given: _Given, sums: Sums | None, fold: tuple[Any, Any], number: int, n_threads: int | None
+        self, grid: Grid, given: _Given, sums: Any, fold: Any, number: int, n_threads: int | None
     ) -> _Scored:
-        """Make the models of a fold's training samples, and score each on the others."""
+        """Score the models of a fold."""
         if grid.asked() and number:
             return _Scored([], False)
-        train, test = fold
-        part = given.part(train)
-        targets, s, classes = self._targets(part.y, part.weights)
-        model = clone(grid.plain)
-        model.n_features_in_ = given.X.shape[1]
-        if classes is not None:
-            model.classes_ = classes
-        if sums is None:
-            own = replace(grid, plain=model)
-            paths = list(map(own.models, own.problems(part.X, targets, s, part.offset, n_threads)))
-        else:
-            paths = [sums.models(train, n_threads)]
-        whole = not grid.asked()
-        rest = given.held_out(test, paths)
-        if rest.offset is not None:
-            model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
-        scorer = check_scoring(model, self._scoring() if self.scoring is None else self.scoring)
-        weighted = {} if rest.weights is None or not _takes_weights(scorer) else {"sample_weight": rest.weights}
-        scores = []
-        with _without_checks(self.scoring):
-            for key in grid.keys:
-                model.__dict__ |= _attributes(model, paths, key)
-                scores.append(float(scorer(model, rest.X, rest.y, **weighted)))
+        scores, whole = given.scores(self, grid, sums, fold, n_threads)
         if self.verbose:
             best = grid.keys[int(np.argmax(scores))]
             print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
@@ -244,22 +357,18 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
 
     # The path of all samples
 
-    def _follow_path(self, grid: Grid, given: _Given, sums: Sums | None, n: float, data: Any) -> None:
+    def _follow_path(self, grid: Grid, given: _Given, sums: Any) -> None:
         """Make the models of all samples; choose by an information criterion if that is asked for; fit the model chosen."""
-        targets, s, classes = self._targets(given.y, given.weights)
-        if classes is not None:
-            grid.plain.classes_ = classes
-        problems = grid.problems(given.X, targets, s, given.offset, self.n_jobs)
-        names = encoded_names(self, given.X.shape[1])
-        paths = _Paths.of(grid, problems, sums, names, n)
+        problems = given.problems(grid.plain, grid)
+        names = encoded_names(self, given.shape[1])
+        paths = _Paths.of(grid, problems, sums, names, given.n_counted)
         if self.criterion in CRITERIA:
             self._choose_by_criterion(grid.keys, paths.with_bounds())
         best = self.best_k_, self.best_lam_
         if self.refit:
-            self._refit(data, given, paths.chosen(best))
-            solved = self.result_ if isinstance(self.result_, list) else [self.result_]
+            solved = self._refit(given, grid.plain, paths.chosen(best))
             paths = paths.knowing([{best: result} for result in solved])
-        kept = paths.with_bounds()
+        kept = [path if given.here else path.without_proof() for path in paths.with_bounds()]
         self.path_ = kept if len(kept) > 1 else kept[0]
 
     def _choose_by_criterion(self, grid: list[tuple[int, float]], paths: list[Path]) -> None:
@@ -273,28 +382,28 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             f"rank_{self.criterion}": rankdata(values, method="min").astype(np.int32),
         }
 
-    def _refit(self, X: Any, given: _Given, first: list[Result]) -> None:
+    def _refit(self, given: _Given, known: Plain, first: list[Result]) -> list[Result]:
         """Fit the plain estimator for the k and lam chosen, from the path's model, and take over all that it has learned."""
         wanted, seen = {}, {}
         if hasattr(self, "encoder_"):  # the columns are encoded already
-            wanted = wanted_of(self, given.X.shape[1])._asdict() | {"encoder": None}
+            wanted = wanted_of(self, given.shape[1])._asdict() | {"encoder": None}
             seen = {
                 name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_", "encoder_", "groups_")
             }
-            X = given.X
         plain = self._estimator(
             k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False, **wanted
         )
         plain.coef_, plain.result_ = np.vstack([result.coef for result in first]), first
         plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
         if is_classifier(self):
-            plain.classes_ = np.unique(given.y)
+            plain.classes_ = known.classes_
         if getattr(self, "_skl_callbacks", None):
             plain.set_callbacks(*self._skl_callbacks)
-        plain.fit(X, given.y, given.weights, **({} if given.offset is None else {"offset": given.offset}))
+        solved = given.fitted(plain)
         self.__dict__ |= {name: value for name, value in vars(plain).items() if name.endswith("_")} | seen
         if self.verbose:
             print(f"k={self.best_k_}, lam={self.best_lam_:g}:\n{plain.certificate_}")
+        return solved
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
@@ -312,7 +421,7 @@ class _Paths:
     n: float
 
     @classmethod
-    def of(cls, grid: Grid, problems: list[Problem], sums: Sums | None, names: tuple[str, ...], n: float) -> _Paths:
+    def of(cls, grid: Grid, problems: list[Problem], sums: Any, names: tuple[str, ...], n: float) -> _Paths:
         """Make the models."""
         solved: list[Results] = [{} if grid.proves_nothing else grid.results(problem) for problem in problems]
         if not grid.proves_nothing:
@@ -320,7 +429,7 @@ class _Paths:
         elif sums is None:
             models = list(map(grid.models, problems))
         else:
-            models = [sums.models(np.arange(len(sums.y)), grid.plain.n_jobs)]
+            models = [sums.models()]
         return cls(grid, problems, models, solved, names, n)
 
     def knowing(self, solved: list[Results]) -> _Paths:

@@ -89,14 +89,40 @@ class Grid:
         end = perf_counter() + seconds
         return lambda: perf_counter() > end or self.asked()
 
+    def follows_from_sums(self, n_features: int) -> bool:
+        """Whether the models of one target follow from sums of products, and these are not too many."""
+        loss = self.plain._loss()
+        quadratic = loss.is_squared_error and loss.task == "regression" and n_features <= _MOST_FEATURES
+        return quadratic and self.constraint.is_plain and self.proves_nothing
+
+    def models_from(self, scatter: Scatter, n_samples: int) -> Models:
+        """Return the models of so many samples from their sums of products."""
+        K, mean, plain = scatter.matrix / scatter.weight, scatter.mean, self.plain
+        q = np.ones(len(mean))
+        if plain.standardize:
+            q[:-1] = scales_of(mean[:-1], np.diag(K)[:-1], n_samples, self.constraint)
+        if not plain.fit_intercept:
+            K += np.outer(mean, mean)
+        K *= (2.0 / q)[:, None]
+        K *= 1.0 / q
+        points = GramPoints(K[:-1, :-1], K[:-1, -1], 0.5 * float(K[-1, -1]), self.constraint, self.stop())
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = path_models(points, self.ks, self.lams)
+        return {key: self._model(fit, mean, q[:-1]) for key, fit in found.items()}
+
+    def _model(self, fit: Fit, mean: Vector, q: Vector) -> Model:
+        """Return a model as a problem's would be."""
+        w, on = fit.w, np.append(fit.support, len(q))
+        intercept = 0.0
+        if self.plain.fit_intercept:
+            intercept = -dot(mean[on], np.append(fit.values / q[fit.support], -1.0))
+        return Model(w, w / q, intercept, fit.objective)
+
     def sums(
         self, X: Any, y: Array, weights: Vector | None, offset: Vector | None, n_threads: int | None
     ) -> Sums | None:
         """Return sums over the samples that all models follow from; None where they do not, or are too many."""
-        loss, d = self.plain._loss(), X.shape[1]
-        if not (loss.is_squared_error and loss.task == "regression" and y.ndim == 1 and d <= _MOST_FEATURES):
-            return None
-        if not (self.constraint.is_plain and self.proves_nothing):
+        if y.ndim > 1 or not self.follows_from_sums(X.shape[1]):
             return None
         values = np.asarray(y, dtype=np.float64)
         values = values if offset is None else values - offset
@@ -124,26 +150,8 @@ class Sums:
             return Scatter.of(self.X[train], self.y[train], self.s[train], n_threads)
         return self.whole.left(self.X, self.y, self.s, held, n_threads)
 
-    def models(self, train: Indices, n_threads: int | None = None) -> Models:
-        """Return the models of a fold."""
-        grid, scatter = self.grid, self.of(train, n_threads)
-        K, mean = scatter.matrix / scatter.weight, scatter.mean
-        q = np.ones(len(mean))
-        if grid.plain.standardize:
-            q[:-1] = scales_of(mean[:-1], np.diag(K)[:-1], len(train), grid.constraint)
-        if not grid.plain.fit_intercept:
-            K += np.outer(mean, mean)
-        K *= (2.0 / q)[:, None]
-        K *= 1.0 / q
-        points = GramPoints(K[:-1, :-1], K[:-1, -1], 0.5 * float(K[-1, -1]), grid.constraint, grid.stop())
-        with np.errstate(over="ignore", invalid="ignore"):
-            found = path_models(points, grid.ks, grid.lams)
-        return {key: self._model(fit, mean, q[:-1]) for key, fit in found.items()}
-
-    def _model(self, fit: Fit, mean: Vector, q: Vector) -> Model:
-        """Return a model as a problem's would be."""
-        w, on = fit.w, np.append(fit.support, len(q))
-        intercept = 0.0
-        if self.grid.plain.fit_intercept:
-            intercept = -dot(mean[on], np.append(fit.values / q[fit.support], -1.0))
-        return Model(w, w / q, intercept, fit.objective)
+    def models(self, train: Indices | None = None, n_threads: int | None = None) -> Models:
+        """Return the models of a fold, or of all samples."""
+        if train is None:
+            return self.grid.models_from(self.whole, len(self.y))
+        return self.grid.models_from(self.of(train, n_threads), len(train))

@@ -18,24 +18,16 @@ from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import constrained, n_choices
 from diht.dask import is_dask
 from diht.design import Design, as_design, refuse_dask
-from diht.estimators.base import (
-    blas_threads,
-    check_targets_there,
-    class_targets,
-    class_targets_there,
-    column_scales,
-    problem_there,
-    scales_there,
-)
+from diht.estimators.base import blas_threads, class_targets, column_scales
 from diht.estimators.table_encoder import TableEncoder
 from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
+from diht.estimators.there import class_targets_there, scales_there, stated_there
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.digits import shown
 from diht.numerics.interrupt import interruptible
-from diht.problem import Problem, normalised_weights
+from diht.problem import Problem, Targets, normalised_weights
 from diht.result import Certificate, Result, used
-from diht.samples import Rows
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
 
@@ -415,19 +407,16 @@ def sparse_path(
 
     kept = "the path has the points that were solved so far"
     with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
-        client = None
         if is_dask(X):
-            from diht.dask.data import active_client, loaded, loaded_here
+            from diht.dask.data import Collections, active_client, loaded, loaded_here
 
             client, classes = active_client(), named.task == "classification"
-            if client is None:
-                X, y, sample_weight = loaded_here(X, y, sample_weight, classes)
-            elif offset is not None:
-                raise ValueError("offset cannot be used where X is a Dask collection")
-            else:
-                with loaded(client, X, y, sample_weight, classes) as there:
+            collections = Collections(X, y, sample_weight, offset)
+            if client is not None:
+                with loaded(client, collections, classes) as there:
                     set_seen(given, None, there.names)
                     return solved(_There(there, named)).without_proof()
+            X, y, sample_weight, offset = loaded_here(collections, classes)
         return solved(_Here(given, X, y, named, sample_weight, offset, n_jobs))
 
 
@@ -477,20 +466,20 @@ class _There:
     def __init__(self, data: RemoteData, loss: Loss) -> None:
         self._data, self.names, self.n_features = data, data.names, data.samples.design.shape[1]
         self.n_samples, self.loss = data.weight, loss
-        self._targets: tuple[Rows, int] = data.samples.y, 1
+        targets = Targets(data.samples.y)
         self.classes = () if data.classes is None else tuple(data.classes.tolist())
         if data.classes is not None:
             _check_coupled(len(data.classes), loss)
-            self._targets, self.loss = class_targets_there(data.samples, len(data.classes), loss)
+            targets, self.loss = class_targets_there(data.samples, len(data.classes), loss)
         elif data.n_targets:
-            self._targets = data.targets(), data.n_targets
-        check_targets_there(data.samples, self.loss, self._targets[0])
+            targets = Targets(data.targets(), data.n_targets)
+        self._stated = stated_there(data.samples, self.loss, targets, data.offset())
 
     def problem(self, constraint: Constraint, lam: float, fit_intercept: bool, standardize: bool) -> Problem:
         """State the problem."""
-        samples = self._data.samples
-        scale = scales_there(samples, constraint) if standardize else None
-        return problem_there(samples, self._targets, self.loss, constraint, lam, fit_intercept, scale)
+        scale = scales_there(self._data.samples, constraint) if standardize else None
+        samples, targets = self._stated
+        return Problem.of_samples(samples, self.loss, constraint, lam, fit_intercept, scale, targets)
 
 
 def set_seen(given: Any, X: Any, names: tuple[str, ...] | None) -> None:

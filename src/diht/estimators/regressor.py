@@ -17,8 +17,8 @@ from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
-from diht.problem import finite_vector, normalised_weights
-from diht.samples import Rows, null_intercept
+from diht.problem import Targets, finite_vector, normalised_weights
+from diht.samples import null_intercept
 from diht.solvers import Solver
 from diht.solvers.loop import SOLVERS
 
@@ -247,9 +247,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
             return found
         X, y, sample_weight = map(on_host, (X, y, sample_weight))
         if is_dask(X):
-            if offset is not None:
-                raise ValueError("offset cannot be used where X is a Dask collection")
-            fitted: SparseRegressor = self._fit_dask(X, y, sample_weight)
+            fitted: SparseRegressor = self._fit_dask(X, y, sample_weight, offset)
             return fitted
         data, targets = X, y
         # The design finds what is not finite.
@@ -263,11 +261,11 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
             tasks.end()
         return self
 
-    def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, tuple[Rows, int]]]:
-        """Return the samples, and their targets with the number of them, of rows that live elsewhere."""
+    def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, Targets]]:
+        """Return the samples, and their targets, of rows that live elsewhere."""
         samples = data.samples
         self.__dict__.pop("target_names_in_", None)
-        return samples, {"": (data.targets(), data.n_targets) if data.n_targets else (samples.y, 1)}
+        return samples, {"": Targets(data.targets(), data.n_targets) if data.n_targets else Targets(samples.y)}
 
     def _keep_target_names(self, y: Any) -> None:
         """Keep the names of several targets, where they are columns of a data frame and have names that are strings."""

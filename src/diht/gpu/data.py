@@ -52,6 +52,10 @@ class DeviceData:
         """Return several targets, one row each."""
         return DeviceArray(self.several)
 
+    def offset(self) -> Rows | None:
+        """Return None: no offset is taken on a device."""
+        return None
+
 
 def loaded(
     X: Any, y: Any, weights: Any, device: Any, classes: bool, names: tuple[str, ...] | None = None
@@ -107,13 +111,31 @@ def matrix_of(X: Any, device: Any) -> Matrix:
         parts = X.indptr, X.indices, X.data
     elif sp.issparse(X):
         X = sp.csr_array(X)
-        X.sum_duplicates()
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
         parts = X.indptr, X.indices, X.data
     else:
         return _dense(X, device)
     _require_memory(sum(int(part.nbytes) for part in parts) * 2, device)
     starts, index, values = (_moved(f"X's {i}", part, device) for i, part in zip("abc", parts, strict=True))
-    return Sparse(starts.to(torch.int64), index, _checked("X", _real(values)), int(X.shape[1]))
+    starts = starts.to(torch.int64)
+    _check_indices(starts, index, int(X.shape[1]))
+    return Sparse(starts, index, _checked("X", _real(values)), int(X.shape[1]))
+
+
+def _check_indices(starts: Tensor, index: Tensor, d: int) -> None:
+    """Raise ValueError unless the columns of every row ascend, each once: products by rows and by columns must agree."""
+    if len(starts) < 2 or d < 1:
+        raise ValueError(f"X must have at least one row and one column, got shape ({len(starts) - 1}, {d})")
+    if len(index) and not (int(index.min()) >= 0 and int(index.max()) < d):
+        raise ValueError(f"X must have column indices from 0 to {d - 1}, got {int(index.min())} to {int(index.max())}")
+    falls = index[1:] <= index[:-1]
+    begins = starts[1:-1]
+    begins = begins[(begins > 0) & (begins < len(index))] - 1
+    falls[begins] = False
+    if bool(torch.any(falls)):
+        raise ValueError("X must have ascending column indices in each row, each once, as coalesced tensors have")
 
 
 def _dense(X: Any, device: Any) -> Dense:

@@ -1,4 +1,4 @@
-"""What is read from disk while a fit runs, and who is told."""
+"""What is read from disk, or comes from other processes, while a fit runs, and who is told."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
-__all__ = ["Traffic", "watched"]
+__all__ = ["Traffic", "Trips", "watched"]
 
 _watchers: list[Callable[[Traffic], None]] = []
 _lock = threading.Lock()
@@ -61,6 +61,26 @@ class Traffic:
     def __str__(self) -> str:
         times = self.blocks / max(1, self.n_blocks)
         return f"{self.blocks:,} blocks read, X {times:.1f} times, at {self.bandwidth / 1e9:.2f} GB/s"
+
+
+@dataclass(frozen=True)
+class Trips:
+    """What has been asked of rows in other processes so far.
+
+    Attributes
+    ----------
+    trips : int
+        Round trips.
+    sent, received : int
+        Bytes to all shards, and from them.
+    """
+
+    trips: int
+    sent: int
+    received: int
+
+    def __str__(self) -> str:
+        return f"{self.trips:,} round trips, {self.sent / 1e6:.1f} MB sent, {self.received / 1e6:.1f} MB received"
 
 
 @contextmanager

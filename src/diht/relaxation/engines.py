@@ -437,6 +437,10 @@ def newton_pays(problem: Problem, n_features: int) -> bool:
     design = problem.samples.design
     if not problem.constraint.is_plain and n_features > _LARGEST:
         return False
+    if problem.samples.looks and not problem.loss.differentiable:
+        return (
+            n_features <= _LARGEST
+        )  # rows in other processes: of a loss with kinks gradients would take thousands of trips
     limit, entries = _NEWTON if problem.loss.kernel() is not None else 10 * _NEWTON, design.entries(n_features)
     if design.nbytes >= _DENSE * design.entries():
         return entries <= _NEWTON_DENSE and design.dense_gram_cost(n_features) <= max(limit, _NEWTON_EACH * entries)

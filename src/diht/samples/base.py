@@ -101,6 +101,7 @@ class Samples(ABC):
 
     whole = False
     here = True
+    looks = False  # whether `look` brings the loss of a model with all its derivatives at once
     n_targets = 1
 
     design: Features

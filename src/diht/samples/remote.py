@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -14,15 +14,18 @@ from diht.design import AffineView, Features, StoredDesign
 from diht.design.base import RowErrors, _cut_at
 from diht.design.gram import SPARSE as SPARSE_PRODUCTS
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
+from diht.design.scatter import Scatter
 from diht.design.spectral import WeightedRows, bound_of, has_small_gram
 from diht.design.step import Step
 from diht.design.view import AffineErrors
 from diht.losses import Loss
 from diht.numerics.definite import Definite
+from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.distant import Distant
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
+from diht.samples.newton import Kinks, Look
 from diht.samples.partition import Blocks, make_blocks, shuffled_runs
 from diht.samples.program import Group, Method, Own, Value
 
@@ -36,6 +39,8 @@ Runs: TypeAlias = list[tuple[int, int]]  # samples that are held together: the f
 Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
+_MOST_KINKS = 1_000  # samples at kinks whose rows travel
+_EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
 
 
@@ -156,6 +161,12 @@ class RemoteColumns(RowErrors):
         """Reads of the whole of X so far."""
         return self._passes
 
+    @property
+    def traffic(self) -> Trips:
+        """What has been asked of the shards so far."""
+        group = self._samples.group
+        return Trips(group.trips, group.shards.bytes_out, group.shards.bytes_in)
+
     def count(self, passes: float) -> None:
         """Count reads."""
         self._passes += passes
@@ -245,6 +256,11 @@ class RemoteView(AffineErrors):
     def passes(self) -> float:
         """Reads of the whole of X so far."""
         return self.base.passes
+
+    @property
+    def traffic(self) -> Trips:
+        """That of the base."""
+        return self.base.traffic
 
     @property
     def is_centred(self) -> bool:
@@ -477,6 +493,7 @@ class RemoteSamples(Distant):
     """
 
     here = False
+    looks = True
 
     def __init__(self, held: Value, design: Any, ranges: Ranges) -> None:
         self.held, self.group, self.design, self._ranges = held, held.group, design, ranges
@@ -562,9 +579,53 @@ class RemoteSamples(Distant):
         value = self.group.value(Method("chosen"), self.held, f, *_values(rows))
         return ChosenRemotely(value, tuple(self.group.ask(_chosen_size, value)))
 
+    def ranks(self, labels: Rows, n_labels: int) -> tuple[Rows, Indices, Indices]:
+        """Return the number of each sample among those with its label, from 0; how many have each, and the first of them."""
+        runs = Own(self._ranges)
+        found = self._ask(_labelled, labels.value, n_labels, runs)
+        order = np.argsort([first for own in self._ranges for first, _ in own])
+        counts, firsts = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        before = np.empty_like(counts)
+        before[order] = np.cumsum(counts[order], axis=0) - counts[order]
+        own = np.split(before, np.cumsum([len(part) for part, _ in found])[:-1])
+        return self._rows(_ranks, labels.value, runs, Own(own)), counts.sum(axis=0), firsts.min(axis=0)
+
+    def scatter(self, s: Rows) -> Scatter:
+        """Return the sums of products of the columns and the targets, with these weights."""
+        self.design.count(1.0)
+        return Scatter.added(self._ask(_scatter, s.value), self.size)
+
     def asked(self, f: Callable[..., Any], loss: Loss, rows: Rows, at: Any) -> list[Any]:
         """Return ``f(samples, loss, rows, at)`` of every shard."""
         return self._ask(f, loss, rows.value, at)
+
+    # Newton's method on few features
+
+    def look(self, loss: Loss, u: Rows, centred: bool) -> Look:
+        """Return the loss of some margins with its derivatives: one round trip."""
+        self.design.count(1.0)
+        values, slopes, pulls, *about = zip(*self._ask(_look, loss, u.value, centred), strict=True)
+        weight, mean, hessian = _about_all(*about)
+        return Look(added(values), added(slopes), _added(pulls), weight, mean, hessian)
+
+    def values_along(self, loss: Loss, u: Rows, change: Rows, sizes: Vector) -> Vector:
+        """Return the losses of margins at some steps along a line: one round trip."""
+        return _added(self._ask(_values_along, loss, u.value, change.value, sizes))
+
+    def kinks(self, loss: Loss, alpha: Rows, edge: float) -> Kinks:
+        """Return the samples with dual variables inside F, so many at most of each shard, and sums over the others."""
+        chosen = self.group.value(_kinked, self.held, loss, alpha.value, edge, _MOST_KINKS // self.group.size)
+        sizes, X, u, s, pulls, totals = zip(*self._ask(_at_kinks, loss, alpha.value, chosen), strict=True)
+        rows, margins, weights = map(np.concatenate, (X, u, s))
+        return Kinks(ChosenRemotely(chosen, sizes), rows, margins, weights, _added(pulls), added(totals))
+
+    def at_kinks(
+        self, loss: Loss, alpha: Rows, chosen: ChosenRemotely, values: Vector, u: Rows
+    ) -> tuple[float, float, bool]:
+        """Return the conjugate of dual variables at the ends of F but for those chosen, the loss of u, and whether all are in F."""
+        ends = chosen.patched(self.map(partial(_ends, loss), alpha), values)
+        conjugates, losses, within = zip(*self._ask(_both_values, loss, ends.value, u.value), strict=True)
+        return added(conjugates), added(losses), all(within)
 
     # Parts of the samples
 
@@ -690,12 +751,7 @@ class RemoteSamples(Distant):
         self.design.count(1.0)
         if not centred:
             return _added(self._ask(_hessian, h.value))
-        totals, means, parts = zip(*self._ask(_centred_hessian, h.value), strict=True)
-        H, weights, M = _added(parts), np.array(totals), np.stack(means)
-        if weights.sum() > 0.0:
-            apart = M - weights @ M / weights.sum()
-            H = H + (apart.T * weights) @ apart
-        return H
+        return _about_all(*zip(*self._ask(_centred_hessian, h.value), strict=True))[2]
 
     def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
         """Return R, upper triangular, with R'R the Hessian plus lam I: the root of the shards' own, one below the other."""
@@ -764,6 +820,19 @@ def _largest(parts: list[Vector]) -> Vector:
     return largest
 
 
+def _about_all(
+    totals: Sequence[float], means: Sequence[Vector], parts: Sequence[Vector]
+) -> tuple[float, Vector, Vector]:
+    """Return weight, means and Hessian about them of all shards, each of which has taken its own means off."""
+    H, weights, M = _added(parts), np.array(totals), np.stack(means)
+    total = float(weights.sum())
+    if not total > 0.0:
+        return total, np.zeros(M.shape[1]), H
+    mean = weights @ M / total
+    apart = M - mean
+    return total, mean, H + (apart.T * weights) @ apart
+
+
 def _indices(runs: Runs) -> Indices:
     return np.concatenate([np.arange(first, end) for first, end in runs])
 
@@ -793,6 +862,32 @@ def _item(several: Any, i: int) -> Any:
 
 def _first_two(several: Any) -> Any:
     return several[:2]
+
+
+def _labelled(_: MemorySamples, labels: Vector, n_labels: int, runs: Runs) -> tuple[Indices, Vector]:
+    """Return, for each run, the number of samples with each label, and the first of them."""
+    own = np.split(labels.astype(np.int64), np.cumsum([end - first for first, end in runs])[:-1])
+    counts = np.stack([np.bincount(run, minlength=n_labels) for run in own])
+    firsts = np.full(counts.shape, np.inf)
+    for i, (run, (first, _end)) in enumerate(zip(own, runs, strict=True)):
+        present, at = np.unique(run, return_index=True)
+        firsts[i, present] = first + at
+    return counts, firsts
+
+
+def _ranks(_: MemorySamples, labels: Vector, runs: Runs, before: Indices) -> Vector:
+    """Return the number of each sample among those with its label; `before` is how many come before each run."""
+    own, ranks = np.split(labels.astype(np.int64), np.cumsum([end - first for first, end in runs])[:-1]), []
+    for run, start in zip(own, before, strict=True):
+        order, counts = np.argsort(run, kind="stable"), np.bincount(run, minlength=len(start))
+        rank = np.empty(len(run))
+        rank[order] = np.arange(len(run)) - np.repeat(np.cumsum(counts) - counts - start, counts)
+        ranks.append(rank)
+    return np.concatenate(ranks)
+
+
+def _scatter(samples: MemorySamples, s: Vector) -> Scatter:
+    return Scatter.of(samples.design, samples.y, s)
 
 
 def _with_weights(samples: MemorySamples, s: Vector) -> MemorySamples:
@@ -855,6 +950,52 @@ def _centred_hessian(samples: MemorySamples, h: Vector) -> tuple[float, Vector, 
     total, mean = float(samples.s @ h), samples.center(h)
     mean = np.zeros(samples.design.shape[1]) if mean is None else mean
     return total, mean, samples.design.hessian(samples.s * h, mean)
+
+
+def _look(samples: MemorySamples, loss: Loss, u: Vector, centred: bool) -> tuple[Any, ...]:
+    """Return the loss, its slope in the intercept, its gradient, and weight, means and Hessian of its curvatures."""
+    s, y = samples.s, samples.y
+    a, h = np.asarray(loss.derivative(u, y)), np.asarray(loss.second_derivative(u, y))
+    zeros = np.zeros(samples.design.shape[1])
+    about = _centred_hessian(samples, h) if centred else (float(s @ h), zeros, _hessian(samples, h))
+    return float(s @ loss.value(u, y)), float(s @ a), samples.pull(a), *about
+
+
+def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
+    return np.array([float(samples.s @ loss.value(u + size * change, samples.y)) for size in sizes.tolist()])
+
+
+def _kinked(samples: MemorySamples, loss: Loss, alpha: Vector, edge: float, most: int) -> ChosenInMemory:
+    """Choose the samples whose dual variables are inside F."""
+
+    def inside(y: Vector, s: Vector, a: Vector) -> Any:
+        low, high = loss.domain(y)
+        return (a > low + edge * (high - low)) & (a < high - edge * (high - low)) & (s > 0)
+
+    return samples.chosen(inside, alpha).first(most)
+
+
+def _ends(loss: Loss, y: Vector, s: Vector, a: Vector) -> Vector:
+    """Return the nearer end of F."""
+    low, high = loss.domain(y)
+    return np.asarray(np.where(a - low < high - a, low, high), dtype=np.float64)
+
+
+def _at_kinks(samples: MemorySamples, loss: Loss, alpha: Vector, chosen: ChosenInMemory) -> tuple[Any, ...]:
+    """Return number, rows, predictions and weights of the samples at kinks, and sums over the others."""
+    others = chosen.patched(_ends(loss, samples.y, samples.s, alpha), np.zeros(chosen.size))
+    u = chosen.values(np.asarray(loss.conjugate_derivative(alpha, samples.y)))
+    s = chosen.values(samples.s)
+    return chosen.size, chosen.rows_of(samples), u, s, samples.pull(others), float(samples.s @ others)
+
+
+def _both_values(samples: MemorySamples, loss: Loss, ends: Vector, u: Vector) -> tuple[float, float, bool]:
+    """Return the conjugate of dual variables, projected on F, the loss of margins, and whether all were in F."""
+    y, s = samples.y, samples.s
+    low, high = loss.domain(y)
+    projected = loss.project(ends, y)
+    within = bool(np.all(np.abs(ends - projected) <= _EDGE * (high - low)))
+    return float(s @ loss.conjugate(projected, y)), float(s @ loss.value(u, y)), within
 
 
 def _hessian_root(samples: MemorySamples, h: Vector, center: Vector | None, lam: float) -> Vector:

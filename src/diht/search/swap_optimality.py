@@ -91,6 +91,7 @@ def better_swaps(
 
 
 _GLANCES = 0.25  # share of the patience for glances in a row that find nothing, before a proof is tried
+_MOST_GLANCED = 50  # units up to which all are left out at a glance, even where a proof is out of reach
 _TRIES = 2  # units whose models are fitted at a glance
 _CALLS = 20_000  # entries that are looked at in the time that the calls of a fit take, however small it is
 _PER_UNIT = 0.3  # units of effort for each unit that may join, however little is done about it
@@ -149,7 +150,7 @@ class _Search:
                 provable = False
             if proved == len(waiting):
                 break
-            if not provable and seen >= len(waiting):
+            if not provable and (seen >= len(waiting) or len(waiting) > _MOST_GLANCED):
                 return SwapOptimum(fit, np.inf)
         return SwapOptimum(fit, 0.0)
 

@@ -30,7 +30,8 @@ from diht.result import Result
 from diht.search.pool import Pool
 from diht.solvers.auto import Auto
 from diht.solvers.loop import solve
-from diht.solvers.tree import CLOSED, Leaf, Part, Tree, workers_for
+from diht.solvers.nodes import Leaf, Part, Solved, workers_for
+from diht.solvers.tree import CLOSED, Tree
 
 __all__ = ["Enumeration", "copies_among", "enumerated"]
 
@@ -118,10 +119,10 @@ class Enumeration(Tree):
         """Forget a leaf."""
         self.nbytes -= self.bytes_of(leaf)
 
-    def add(self, leaf: Leaf) -> None:
+    def add(self, solved: Solved) -> None:
         """Take a new leaf."""
         self.solved += 1
-        self.keep(leaf)
+        self.keep(solved.leaf)
 
     def keep(self, leaf: Leaf) -> None:
         """Put a leaf among the open ones, fit the support where it has only one, or forget it."""
@@ -242,6 +243,8 @@ def _planted(problem: Problem, result: Result, epsilon: float, most: int, end: f
     limit = _within(best.objective, epsilon + CLOSED)
     features = np.flatnonzero(root.screening(problem).within <= limit)
     ridges, workers, proof = workers_for(problem, features, root)
+    for worker in workers:
+        worker.screening = False  # of copies all or none would have to be decided
     copies = copies_among(problem, features)
     tree = Enumeration(
         problem, root, features, np.inf, ridges, workers, Pool(), stop,
@@ -251,7 +254,7 @@ def _planted(problem: Problem, result: Result, epsilon: float, most: int, end: f
         support = tree.canonical(fit.support)
         tree.offer(fit if np.array_equal(support, fit.support) else refit(problem, support, fit.w))
     first = Leaf(_NONE, _NONE, root.value, root.rounding, proof, SparseVector.of(best.w), feature=0)
-    tree.add(tree.solve(workers[0], first, _NONE, _NONE)[0])
+    tree.add(next(workers[0].solve_all([(first, _NONE, _NONE)], tree.objective * (1.0 + 1e-12))))
     return tree
 
 

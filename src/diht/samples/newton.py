@@ -1,0 +1,256 @@
+r"""The best model on a few features of rows in other processes, in few round trips.
+
+Coefficients and intercept move together: a look at a model brings the loss, its gradient and its Hessian in one round trip, and the
+next step follows from them, so that Newton's method needs a round trip a step. Where a whole step does not descend, many shorter
+ones are tried at once.
+
+A loss with kinks is replaced by smooth ones that come ever closer to it. These tell which samples sit at a kink, and with these
+known the optimum of a piecewise linear loss solves linear equations: see `kinked_model`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diht.losses import Loss
+from diht.numerics.definite import Definite
+
+__all__ = ["Kinks", "Look", "Seen", "Smooth", "newton_minimum", "smoothed_minimum"]
+
+Vector = NDArray[np.float64]
+
+_MOST_STEPS = 100
+_ARMIJO = 1e-4
+_SHORTER = 0.5 ** np.arange(1.0, 33.0)
+_LONGER = 2.0 ** np.arange(1.0, 13.0)
+_FASTER = (
+    0.5  # share of the objective from which a whole step that takes it away is made longer: classes may be separable
+)
+_HIDDEN, _EXACT = 1e-12, 1e-16  # relative decreases that rounding of the objective hides, and that there is no point in
+_ENOUGH = 1e-13  # relative gap at which a model counts as the best
+_SHARE = 0.1  # of what a smooth loss may cost: no need to be nearer to its minimum
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """The loss of a model, and its derivatives.
+
+    Attributes
+    ----------
+    value, slope : float
+        The loss, and its derivative in the intercept.
+    pull : array of shape (p,)
+        Its gradient in the coefficients.
+    weight : float
+        The sum of the curvatures.
+    mean, hessian : array
+        The means of the columns under the curvatures, and the Hessian about them; without an intercept the means are zero.
+    """
+
+    value: float
+    slope: float
+    pull: Vector
+    weight: float
+    mean: Vector
+    hessian: Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Kinks:
+    """The samples at kinks, and sums over the others.
+
+    Attributes
+    ----------
+    chosen : Any
+        They, where they are.
+    X, u, s : array
+        Their rows, the predictions at the kinks, and their weights.
+    pull : array
+    total : float
+        X'(s alpha) and the sum of s alpha over the others.
+    """
+
+    chosen: Any
+    X: Vector
+    u: Vector
+    s: Vector
+    pull: Vector
+    total: float
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A model with what was seen of it.
+
+    Attributes
+    ----------
+    x : array of shape (p,)
+    b : float
+    objective : float
+    look : Look or None
+    """
+
+    x: Vector
+    b: float
+    objective: float
+    look: Look | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Minimised:
+    """The loss plus a ridge on the samples of a few features, with an intercept or without."""
+
+    part: Any  # RemoteSamples
+    loss: Loss
+    lam: float
+    intercept: bool
+
+    def at(self, x: Vector, b: float) -> Seen:
+        """Look at a model."""
+        look = self.part.look(self.loss, self.part.margins(x, b), self.intercept)
+        return Seen(x, b, look.value + 0.5 * self.lam * float(x @ x), look)
+
+    def gradient(self, seen: Seen) -> tuple[Vector, float]:
+        """Return the derivatives in the coefficients and in the intercept."""
+        assert seen.look is not None
+        return seen.look.pull + self.lam * seen.x, seen.look.slope if self.intercept else 0.0
+
+    def direction(self, seen: Seen) -> tuple[Vector, float] | None:
+        """Return Newton's step; None where rounding hides the Hessian, or the loss is flat in the intercept."""
+        look, (g, slope) = seen.look, self.gradient(seen)
+        assert look is not None
+        if (self.intercept and not look.weight > 0.0) or not np.all(np.isfinite(look.hessian)):
+            return None
+        H = look.hessian.copy()
+        H[np.diag_indices(len(H))] += self.lam
+        factorised = Definite(H)
+        if factorised.hidden:
+            return None
+        dx = -factorised.solve(g - look.mean * slope)
+        return dx, -slope / look.weight - float(look.mean @ dx) if self.intercept else 0.0
+
+    def best_of(self, seen: Seen, step: tuple[Vector, float], sizes: Vector, decrease: float) -> float | None:
+        """Return the size with the least objective of those that gain a share of what they promise."""
+        dx, db = step
+        part = self.part
+        losses = part.values_along(self.loss, part.margins(seen.x, seen.b), part.margins(dx, db), sizes)
+        ridges = [0.5 * self.lam * float(np.square(seen.x + t * dx).sum()) for t in sizes.tolist()]
+        values = np.where(np.isfinite(losses), losses, np.inf) + np.array(ridges)
+        good = np.flatnonzero(values <= seen.objective - _ARMIJO * np.minimum(sizes, 1.0) * decrease)
+        return float(sizes[good[np.argmin(values[good])]]) if good.size else None
+
+
+def newton_minimum(
+    part: Any, loss: Loss, lam: float, intercept: bool, start: tuple[Vector, float], rtol: float
+) -> tuple[Seen, bool]:
+    """Minimise a loss without kinks; return the model, and whether it is the best one but for `rtol` and rounding."""
+    problem = _Minimised(part, loss, lam, intercept)
+    seen = problem.at(*start)
+    if not np.isfinite(seen.objective):
+        seen = problem.at(np.zeros_like(start[0]), start[1])
+    for _ in range(_MOST_STEPS):
+        step = problem.direction(seen)
+        if step is None:
+            return seen, False
+        g, slope = problem.gradient(seen)
+        decrease = -float(g @ step[0]) - slope * step[1]
+        if not decrease > max(rtol, _EXACT) * abs(seen.objective):
+            last = _valued(part, loss, lam, seen.x + step[0], seen.b + step[1]) if decrease > 0.0 else seen
+            return min(seen, last, key=lambda seen: seen.objective), True
+        new = problem.at(seen.x + step[0], seen.b + step[1])
+        if decrease <= _HIDDEN * abs(seen.objective):
+            if not np.linalg.norm(np.append(*problem.gradient(new))) < 0.5 * np.linalg.norm(np.append(g, slope)):
+                return seen, True
+            seen = new
+            continue
+        fall, size = seen.objective - new.objective, None
+        if not fall >= _ARMIJO * decrease:
+            size = problem.best_of(seen, step, _SHORTER, decrease)
+            if size is None:
+                return seen, False
+        elif fall > _FASTER * seen.objective:
+            size = problem.best_of(seen, step, _LONGER, decrease)
+        if size is not None:
+            longer = problem.at(seen.x + size * step[0], seen.b + size * step[1])
+            new = longer if size < 1.0 or longer.objective < new.objective else new
+        if not new.objective < seen.objective:
+            return seen, True
+        seen = new
+    return seen, False
+
+
+class Smooth(NamedTuple):
+    """A loss in the place of one with kinks.
+
+    Attributes
+    ----------
+    loss : Loss
+    cost : float
+        By how much its least objective may be off.
+    edge : float
+        Share of the domain next to its ends from which on a dual variable is taken for one at a kink.
+    """
+
+    loss: Loss
+    cost: float
+    edge: float
+
+
+def smoothed_minimum(
+    part: Any,
+    loss: Loss,
+    smooth: Sequence[Smooth],
+    lam: float,
+    intercept: bool,
+    start: tuple[Vector, float],
+    rtol: float,
+) -> tuple[Seen, bool]:
+    """Minimise a loss with kinks through smooth ones, from the coarsest to the finest."""
+    x, b = start
+    best = _valued(part, loss, lam, x, b)
+    enough = max(rtol, _ENOUGH)
+    for near, cost, edge in smooth:
+        seen, done = newton_minimum(part, near, lam, intercept, (x, b), max(rtol, _SHARE * cost / abs(best.objective)))
+        x, b = seen.x, seen.b
+        alpha = part.slopes(near, part.margins(x, b))
+        kinked, bound = kinked_model(part, part.kinks(loss, alpha, edge), loss, alpha, lam, intercept, b)
+        best = min(best, kinked, key=lambda seen: seen.objective)
+        if best.objective - bound <= enough * abs(best.objective):
+            return best, True
+        if done and cost <= enough * abs(best.objective):
+            break
+    return min(best, _valued(part, loss, lam, x, b), key=lambda seen: seen.objective), done
+
+
+def _valued(part: Any, loss: Loss, lam: float, x: Vector, b: float) -> Seen:
+    return Seen(x, b, part.value(loss, part.margins(x, b)) + 0.5 * lam * float(x @ x))
+
+
+def kinked_model(
+    part: Any, at: Kinks, loss: Loss, alpha: Any, lam: float, intercept: bool, b: float
+) -> tuple[Seen, float]:
+    r"""Return the optimum if these samples are those at kinks; and the value of its dual point.
+
+    Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at
+    kinks and R the others, the conditions :math:`\lambda x = -X_E^\top c_E - X_R^\top c_R`, :math:`X_E x + b = u_E` and
+    :math:`\sum c_E + \sum c_R = 0` are linear in c_E and b. One round trip, and one for the samples.
+    """
+    n = len(at.s)
+    gram, right, unit = at.X @ at.X.T, -at.X @ at.pull - lam * at.u, 1.0
+    if intercept:
+        # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
+        unit = float(np.sqrt(np.trace(gram) / max(n, 1))) or 1.0
+        border = np.full((n, 1), unit)
+        gram = np.block([[gram, border], [border.T, np.zeros((1, 1))]])
+        right = np.append(right, -unit * at.total)
+    found = np.linalg.lstsq(gram, right)[0]
+    c, b = found[:n], -unit * float(found[n]) / lam if intercept and n else b
+    x = -(at.pull + at.X.T @ c) / lam
+    conjugate, value, within = part.at_kinks(loss, alpha, at.chosen, c / at.s, part.margins(x, b))
+    ridge = 0.5 * lam * float(x @ x)
+    return Seen(x, b, value + ridge), -conjugate - ridge if within else -np.inf

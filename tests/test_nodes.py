@@ -1,0 +1,182 @@
+"""Nodes of the squared loss, solved many at a time by compiled code: bounds, screening and models against enumeration."""
+
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diht import Problem, solve
+from diht.bounds.rule import SparseVector
+from diht.bounds.shift import ShiftedPoint
+from diht.constraints.groups import constrained
+from diht.relaxation.gram import GramRelaxation
+from diht.result import Result, Status
+from diht.solvers import BranchAndBound
+from diht.solvers import tree as trees
+from diht.solvers.nodes import GramNodes, Leaf, Solved, workers_for
+from diht.solvers.tree import TreeBound, _covers
+from oracle import ridge
+
+EXACT = 1e-9
+NONE = np.empty(0, dtype=np.int64)
+
+
+@pytest.fixture(autouse=True)
+def _compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trees, "_COMPILED", 0)
+
+
+def drawn(seed: int, n: int = 25, d: int = 10, k: int = 3, **settings: Any) -> Problem:
+    """Correlated columns of many scales, two of them copies; weights, an intercept."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d)) + rng.standard_normal((n, 1))
+    y = X[:, :k].sum(axis=1) + rng.standard_normal(n)
+    X[:, d - 1] = X[:, 0]
+    scale = 10.0 ** rng.uniform(-8, 8) if seed % 3 == 0 else 1.0
+    settings = {"lam": 10.0 ** rng.uniform(-4, -1) * scale**2, "k": k} | settings
+    weights = rng.uniform(0.5, 1.5, n) if seed % 2 else None
+    return Problem(scale * X, y, sample_weight=weights, fit_intercept=bool(seed % 4), **settings)
+
+
+def costs(problem: Problem, size: int) -> dict[tuple[int, ...], float]:
+    """The objective of every support of so many features, by normal equations."""
+    X, y, s = problem.design.toarray(), np.asarray(problem.y), np.asarray(problem.s)
+    return {
+        support: ridge(X[:, list(support)], y, s, problem.lam, problem.fit_intercept)[2]
+        for support in combinations(range(problem.shape[1]), size)
+    }
+
+
+def solved(problem: Problem, inside: list[int], outside: list[int], objective: float) -> tuple[GramNodes, Solved]:
+    """A node, solved by compiled code from nothing."""
+    root = solve(problem, max_iter=1).certificate.bound
+    _, (worker, *_), proof = workers_for(problem, np.arange(problem.shape[1]), root)
+    assert isinstance(worker, GramNodes)
+    worker.many = True
+    first = Leaf(NONE, NONE, 0.0, 0.0, proof, SparseVector.of(np.zeros(problem.shape[1])), feature=0)
+    return worker, next(worker.solve_all([(first, np.array(inside, int), np.array(outside, int))], objective))
+
+
+def tree_of(result: Result) -> TreeBound:
+    bound = result.certificate.bound
+    assert isinstance(bound, TreeBound)
+    return bound
+
+
+@pytest.mark.parametrize("n", [7, 13, 25])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_node_claims_no_more_than_its_best_model(seed: int, n: int) -> None:
+    """With fewer samples than features, too; what is screened, what is left, and the model it rounds to."""
+    problem = drawn(seed, n)
+    everything, rng = costs(problem, 3), np.random.default_rng(seed)
+    best = min(everything.values())
+    for inside, outside in (
+        ([], []),
+        ([2], []),
+        ([], [0]),
+        ([1, 4], [3]),
+        ([5], [0, 1, 6]),
+        ([0, 1, 2], []),
+        ([7], [*range(6)]),
+    ):
+        objective = best * rng.choice([1.0, 1.2, 3.0])
+        _, node = solved(problem, inside, outside, objective)
+        held = {s: v for s, v in everything.items() if {*inside} <= {*s} and not {*outside} & {*s}}
+        leaf = node.leaf
+        parts = [leaf] if node.screened is None else [leaf, node.screened]
+        assert _covers(
+            [replace(part, inside=part.inside, outside=part.outside) for part in parts], {*inside}, {*outside}
+        )
+        for part in parts:
+            for needed, barred in part.nodes():
+                own = [v for s, v in held.items() if {*needed} <= {*s} and not {*barred} & {*s}]
+                assert part.bound <= min(own, default=np.inf) * (1 + 1e-12)
+        if node.screened is not None:
+            assert node.screened.bound >= objective
+        used = tuple(node.support.tolist())
+        assert node.promise == pytest.approx(everything.get(used, node.promise), rel=1e-6)
+        if len(inside) == 3:
+            assert leaf.bound == pytest.approx(everything[tuple(inside)], rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ridges_leave_a_semidefinite_matrix_and_their_bound_is_found_again(seed: int) -> None:
+    problem = drawn(seed, 40)
+    worker, node = solved(problem, [1], [4], np.inf)
+    proof = node.leaf.proof
+    assert isinstance(proof, ShiftedPoint)
+    assert proof.ridges is not None
+    assert np.any(proof.ridges.values > 0.5 * problem.lam)
+    gram = worker.relaxation.gram.among(proof.ridges.support)
+    M = gram.quadratic + np.diag(0.5 * problem.lam - proof.ridges.values)
+    scale = np.sqrt(gram.quadratic.diagonal())
+    assert np.linalg.eigvalsh(M / scale / scale[:, None])[0] > 0.0
+    constraint = problem.constraint.restricted(node.leaf.inside, node.leaf.outside)
+    by_numpy = GramRelaxation(problem, proof.ridges.support, proof.ridges.values, gram)
+    again = by_numpy.bound(proof.p.dense, constraint).value
+    assert again == pytest.approx(node.leaf.bound, rel=1e-11)
+    most = by_numpy.solve(constraint).safe
+    assert again == pytest.approx(most, rel=1e-6)  # the relaxation was solved to its end
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_trees_equal_enumeration(seed: int) -> None:
+    problem = drawn(seed, 30 if seed % 5 else 8, lam=1e-3) if seed % 3 else drawn(seed)
+    best = min(costs(problem, 3).values())
+    result = solve(problem, BranchAndBound(), tol=EXACT)
+    assert result.status is Status.OPTIMAL
+    assert result.objective == pytest.approx(best, rel=1e-9)
+    assert result.lower_bound <= best * (1 + 1e-12)
+    bound = result.certificate.bound
+    assert bound.value * (1 - 1e-11) <= bound.check(problem) <= best * (1 + 1e-12)
+
+
+def test_features_that_are_kept_stay() -> None:
+    problem = drawn(5).replaced(constraint=constrained(2, 10, keep=[6]))
+    best = min(value for support, value in costs(problem, 3).items() if 6 in support)
+    result = solve(problem, BranchAndBound(), tol=EXACT)
+    assert result.objective == pytest.approx(best, rel=1e-9)
+    assert result.certificate.bound.check(problem) <= best * (1 + 1e-12)
+
+
+def wide(n: int = 24, lam: float = 1e-3, k: int = 5) -> tuple[Problem, Result, TreeBound]:
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((n, 20)) + rng.standard_normal((n, 1))
+    problem = Problem(X, X[:, :k].sum(axis=1) + 3.0 * rng.standard_normal(n), k=k, lam=lam, fit_intercept=True)
+    result = solve(problem, BranchAndBound(), tol=EXACT)
+    return problem, result, tree_of(result)
+
+
+def test_a_tree_with_screened_leaves_that_was_tampered_with_proves_no_more() -> None:
+    problem, result, bound = wide()
+    screened = [i for i, leaf in enumerate(bound.leaves) if leaf.screened is not None]
+    assert len(screened) > 3
+    assert bound.check(problem) == pytest.approx(bound.value, rel=1e-11)
+    for i in screened:
+        leaf = bound.leaves[i]
+        assert replace(bound, leaves=bound.leaves[:i] + bound.leaves[i + 1 :]).check(problem) == bound.root.check(
+            problem
+        )
+        needed, barred = leaf.screened
+        free = np.setdiff1d(np.arange(20), np.concatenate([leaf.inside, leaf.outside, needed, barred]))
+        for more in (
+            (np.append(needed, free), barred),
+            (needed, np.append(barred, free)),
+            (barred, needed),
+            (NONE, NONE),
+        ):
+            false = replace(leaf, screened=more, bound=1e9)
+            changed = replace(bound, leaves=(*bound.leaves[:i], false, *bound.leaves[i + 1 :]), value=1e9)
+            assert changed.check(problem) <= result.objective * (1 + 1e-12)
+
+
+def test_a_tree_with_screened_leaves_is_taken_up_again() -> None:
+    problem, whole, _ = wide(16, 1e-2)
+    part = solve(problem, BranchAndBound(max_nodes=200), tol=EXACT)
+    assert any(leaf.screened is not None for leaf in tree_of(part).leaves)
+    rest = solve(problem, BranchAndBound(), part, tol=EXACT)
+    assert rest.status is Status.OPTIMAL
+    assert rest.objective == pytest.approx(whole.objective, rel=1e-12)
+    assert rest.lower_bound == pytest.approx(whole.lower_bound, rel=1e-8)
