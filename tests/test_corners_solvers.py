@@ -184,9 +184,9 @@ def test_the_conjugate_of_the_poisson_loss_has_its_digits_near_the_target(target
     a, y = target * shares, np.full_like(shares, target)
     with mp.workdps(60):
         ratios = [(mp.mpf(x) + target) / target for x in a]
-        divergence = np.array([float((mp.mpf(x) + target) * mp.log(r) - x) for x, r in zip(a, ratios, strict=True)])
+        exact = np.array([float((mp.mpf(x) + target) * mp.log(r) - x) for x, r in zip(a, ratios, strict=True)])
     computed = Poisson().conjugate(a, y) if target == 1.0 else divergence(a, y)[0]
-    np.testing.assert_allclose(computed, divergence, rtol=8 * np.finfo(float).eps)
+    np.testing.assert_allclose(computed, exact, rtol=8 * np.finfo(float).eps)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

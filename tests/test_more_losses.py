@@ -223,8 +223,8 @@ def test_every_door(loss: Loss, tmp_path) -> None:
     model.to_json(tmp_path / "model.json")
     again = load_model(tmp_path / "model.json")
     assert again._loss() == loss
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert again.score(X, y) == model.score(X, y)
+    np.testing.assert_allclose(again.predict(X), model.predict(X), rtol=1e-13)  # files sum in another order
+    assert again.score(X, y) == pytest.approx(model.score(X, y), rel=1e-13)
     model.report(tmp_path / "report.html", X, y)
     assert loss.name.replace("_", " ") in (tmp_path / "report.html").read_text()
     np.testing.assert_allclose(model.to_sklearn().predict(X), model.predict(X), rtol=1e-12)

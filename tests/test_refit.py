@@ -440,8 +440,10 @@ def test_the_moreau_envelope(base: Loss) -> None:
         assert envelope.mu == base.mu + gamma
         assert envelope.task == base.task
         code, mu, low, high = envelope.kernel()
-        assert (code, mu) == (0, base.mu + gamma)
-        np.testing.assert_array_equal(np.where(y > 0, low, -high), np.broadcast_to(base.domain(y)[0], y.shape))
+        turned = base.task == "classification"
+        assert (code, mu) == (0 if turned else 2, base.mu + gamma)
+        ends = np.where(y > 0, low, -high) if turned else np.full(y.shape, low)
+        np.testing.assert_array_equal(ends, np.broadcast_to(base.domain(y)[0], y.shape))
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Hinge()], ids=str)

@@ -133,7 +133,8 @@ def test_where_the_gap_closes_everything_is_proved() -> None:
         best, without, within = restricted_optima(problem)
         assert np.all(certificate.drop_cost <= np.maximum(without - best, 0.0) + 1e-9)
         assert np.all(certificate.add_cost <= np.maximum(within - best, 0.0) + 1e-9)
-        assert str(certificate).endswith("; proved of single features: 2 required, 4 excluded")
+        assert "required     2 features     proved to be in every best model\n" in str(certificate)
+        assert str(certificate).endswith("excluded     4 features     proved to be in no best model")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -272,12 +273,10 @@ def test_certify_hands_over_a_better_model() -> None:
     assert certificate.lower_bound <= best < certificate.objective
     assert certificate.required.tolist() == [0, 1]
     assert 4 in certificate.excluded
-    assert str(certificate).endswith(
-        f"a better model was found: objective {certificate.better.objective:.7g}, 1 feature differs"
-    )
+    assert str(certificate).endswith(f"better model {certificate.better.objective:<14.7g} was found: 1 feature differs")
     w = np.zeros(6)
     w[:2] = 1.0
-    assert "with the same features" in str(certify(problem, w))
+    assert "was found: the same features" in str(certify(problem, w))
     optimal = certify(problem, certificate.better.w, certificate.better.intercept)
     assert optimal.better is None
     assert "better model" not in str(optimal)
