@@ -17,6 +17,7 @@ from diht.bounds.duality import primal, saddle_point
 from diht.constraints.groups import Structured, constrained
 from diht.design import Step, as_design
 from diht.losses import LOSSES, Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
+from diht.losses.log_link import divergence
 from diht.numerics.definite import Definite
 from diht.numerics.line_search import longest_step
 from diht.refit import refit
