@@ -312,6 +312,8 @@ class StreamedRows(RowBlocks):
         if rows is None:
             w = frozen_vector("w", w, self.shape[1])
             used = np.flatnonzero(w)
+            if not len(used):
+                return np.zeros(self.shape[0])
             kept, place = self._kept()
             if kept is not None and np.all(place[used] >= 0):
                 v = np.zeros(kept.shape[1])
