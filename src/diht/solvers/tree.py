@@ -348,6 +348,7 @@ def plant(problem: Problem, pool: Pool, root: Bound, stop: Callable[[], bool] = 
     tree = Tree(problem, root, features, ceiling, ridges, workers, pool, stop)
     first = Leaf(nothing, nothing, root.value, root.rounding, proof, SparseVector.of(best.w), feature=0)
     tree.add(next(workers[0].solve_all([(first, nothing, nothing)], best.objective * (1.0 + 1e-12))))
+    tree.operations = 0.0  # a budget is for what is split
     return tree
 
 
