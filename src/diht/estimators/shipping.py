@@ -43,7 +43,7 @@ _TYPES = """
     bounds.duality.Bound bounds.duality.BoundWithoutProof bounds.duality.Screening bounds.shift.ShiftedBound
     bounds.shift.ShiftedPoint
     bounds.rule.Rule bounds.rule.SparseVector relaxation.smoothing.Central relaxation.smoothing.Moreau
-    solvers.sweep.WiderBound solvers.tree.TreeBound solvers.tree.Leaf solvers.empty_columns.PaddedBound
+    solvers.sweep.WiderBound solvers.tree.TreeBound solvers.nodes.Leaf solvers.empty_columns.PaddedBound
     solvers.sufficient.CondensedBound
     estimators.path.Path estimators.path.PathPoint constraints.base.Cardinality constraints.base.Node constraints.groups.Structured
     constraints.per_group.PerGroup constraints.budget.Budget
