@@ -416,7 +416,7 @@ def test_commands(tmp_path, capsys, monkeypatch) -> None:
     assert main(["fit", "iris.csv", "--loss", "multinomial", "--k", "2", "--quiet", "--out", "out"]) == 0
     said = capsys.readouterr().out
     assert "multinomial loss; at most 2 features, lam" in said
-    assert said.count("proved: no model with at most 2 features is below this") == 1
+    assert said.count("no model with at most 2 features is better by more than the gap") == 1
     assert main(["predict", "out/model.json", "iris.csv", "--proba"]) == 0
     assert capsys.readouterr().out.startswith("prediction,proba_se,proba_ve,proba_vi\nse,0.9")
     assert main(["report", "out/model.json", "iris.csv"]) == 0

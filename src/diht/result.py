@@ -270,7 +270,7 @@ class Certificate:
             ("lower bound", figure.lower_bound, "no model allowed has an objective below this"),
             ("gap", figure.gap, f"{percent(self.relative_gap)} of the objective"),
         ]
-        if figure.lower_bound == "proved optimal":
+        if figure.closed:
             lines[1] = "lower bound", figure.lower_bound, "no model allowed is better by more than the gap"
         if len(self.required):
             lines.append(("required", f"{len(self.required):,} features", "proved to be in every best model"))

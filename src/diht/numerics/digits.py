@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 __all__ = ["Shown", "percent", "rounded_down", "rounded_up", "short_percent", "shown"]
 
+_CLOSED = "proved optimal"
 _MOST = 10  # digits of an objective; a gap that needs more is below 1e-8 of it
 
 
@@ -17,6 +18,11 @@ class Shown(NamedTuple):
     objective: str
     lower_bound: str
     gap: str
+
+    @property
+    def closed(self) -> bool:
+        """Whether words stand in place of the bound."""
+        return self.lower_bound == _CLOSED
 
 
 def shown(objective: float, lower_bound: float, least: int = 6) -> Shown:
@@ -29,7 +35,7 @@ def shown(objective: float, lower_bound: float, least: int = 6) -> Shown:
     if 0.0 < gap < math.inf and objective:
         digits = max(least, 2 + math.ceil(-math.log10(gap / abs(objective))))
     if gap == 0.0 or digits > _MOST:
-        return Shown(f"{objective:.{least}g}", "proved optimal", rounded_up(gap, 2))
+        return Shown(f"{objective:.{least}g}", _CLOSED, rounded_up(gap, 2))
     return Shown(f"{objective:.{digits}g}", rounded_down(lower_bound, digits), rounded_up(gap, 3))
 
 

@@ -156,7 +156,7 @@ class Summary:
         """What is proved, in a sentence, and the figures."""
         figures = self.model.worst
         figure = shown(figures.objective, figures.lower_bound)
-        bound = figure.lower_bound if figure.lower_bound == "proved optimal" else f"lower bound {figure.lower_bound}"
+        bound = figure.lower_bound if figure.closed else f"lower bound {figure.lower_bound}"
         line = f"objective {figure.objective}, {bound}, gap {figure.gap}"
         worst = " (the widest gap of the classes)" if len(self.model.certificates) > 1 else ""
         return [certificate_sentences(self.model, self.tol)[0], f"{line.capitalize()}{worst}."]

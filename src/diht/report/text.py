@@ -240,7 +240,9 @@ def _figure_lines(model: SavedModel, figures: Figures) -> str:
         (
             "lower bound",
             figure.lower_bound,
-            f"proved: no model with {allowed(model)} is below this",
+            f"no model with {allowed(model)} is better by more than the gap"
+            if figure.closed
+            else f"proved: no model with {allowed(model)} is below this",
         ),
         ("gap", figure.gap, f"{percent(figures.relative_gap)} of the objective"),
     ]
@@ -276,7 +278,7 @@ def _meaning(model: SavedModel, context: Context) -> str:
     each = " (for the worst of the classes)" if len(model.certificates) > 1 else ""
     if gap <= context.tol:
         figure = shown(model.worst.objective, model.worst.lower_bound)
-        optimal = figure.lower_bound == "proved optimal"
+        optimal = figure.closed
         up_to = "" if optimal else f", up to {percent(gap)} of its objective"
         return (
             f"{who} model is the best possible with {limit}{up_to}{each}: no other choice of features, with whatever "
