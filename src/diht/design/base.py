@@ -187,7 +187,7 @@ class Features(ABC):
 
     def pieces(self, features: Index, most: float) -> list[Index]:
         """Cut features into groups whose columns have at most so many entries, but for single ones."""
-        return _cut_at(features, np.full(len(features), float(self.shape[0])), most)
+        return cut_at(features, np.full(len(features), float(self.shape[0])), most)
 
 
 class Design(Features):
@@ -388,7 +388,7 @@ class Design(Features):
         """Whether no stored entry is negative (of the data, before a view's center and scale)."""
 
 
-def _cut_at(features: Index, counts: Vector, most: float) -> list[Index]:
+def cut_at(features: Index, counts: Vector, most: float) -> list[Index]:
     """Cut features, each with its count, into groups of consecutive ones whose counts add up to about `most`."""
     before = np.cumsum(counts) - counts
     return np.split(features, np.flatnonzero(np.diff(before // most)) + 1) if len(features) else []
@@ -509,7 +509,7 @@ class StoredDesign(RowErrors, Design):
 
     def pieces(self, features: Index, most: float) -> list[Index]:
         """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
-        return _cut_at(features, self._column_counts()[features], most)
+        return cut_at(features, self._column_counts()[features], most)
 
     def with_threads(self, n_threads: int) -> StoredDesign:
         """Return the same data, for so many threads."""

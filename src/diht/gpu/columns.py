@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Features
-from diht.design.base import RowErrors, _cut_at
+from diht.design.base import RowErrors, cut_at
 from diht.design.view import AffineErrors
 from diht.gpu.matrix import Matrix, as_numpy, on_device
 
@@ -138,7 +138,7 @@ class DeviceColumns(_Costs, RowErrors):
 
     def pieces(self, features: Indices, most: float) -> list[Indices]:
         """Cut features into groups whose columns have at most so many entries, but for single ones: copies of them are dense."""
-        return _cut_at(features, np.full(len(features), float(self.shape[0])), most)
+        return cut_at(features, np.full(len(features), float(self.shape[0])), most)
 
     def _column_counts(self) -> Vector:
         return self._counts.copy()

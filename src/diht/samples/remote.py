@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import AffineView, Features, StoredDesign
-from diht.design.base import RowErrors, _cut_at
+from diht.design.base import RowErrors, cut_at
 from diht.design.gram import SPARSE as SPARSE_PRODUCTS
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.design.scatter import Scatter
@@ -210,7 +210,7 @@ class RemoteColumns(RowErrors):
 
     def pieces(self, features: Indices, most: float) -> list[Indices]:
         """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
-        return _cut_at(features, self._counts[features], most)
+        return cut_at(features, self._counts[features], most)
 
     def _column_counts(self) -> Vector:
         return self._counts.copy()
