@@ -606,6 +606,7 @@ def test_separators_and_commas(tmp_path):
         path.write_text(text)
         return read_table(path, texts=True, **settings)
 
+    assert columns("a;y\n1;1,5\n2;-2,25\n").y.tolist() == [1.5, -2.25]
     table = columns("1,5;2;x\n2,5;3;y\n")
     assert table.X.tolist() == [[1.5, 2.0], [2.5, 3.0]]
     table = columns('a,b,y\n"1,234",u,1\n"12,345.5",v,2\n')
