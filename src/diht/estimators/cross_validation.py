@@ -387,8 +387,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     def _follow_path(self, grid: Grid, given: _Given, sums: Any) -> None:
         """Make the models of all samples; choose by an information criterion if that is asked for; fit the model chosen."""
         problems = given.problems(grid.plain, grid)
-        names = encoded_names(self, given.shape[1])
+        names, encoder = encoded_names(self, given.shape[1]), getattr(self, "encoder_", None)
         paths = _Paths.of(grid, problems, sums, names, given.n_counted)
+        paths = paths if encoder is None else replace(paths, encoding=encoder.encoding_)
         if self.criterion in CRITERIA:
             self._choose_by_criterion(grid.keys, paths.with_bounds())
         best = self.best_k_, self.best_lam_
@@ -446,6 +447,7 @@ class _Paths:
     solved: list[Results]  # all points, where the method proves bounds; else those whose proof is known
     names: tuple[str, ...]
     n: float
+    encoding: Encoding | None = None
 
     @classmethod
     def of(cls, grid: Grid, problems: list[Problem], sums: Any, names: tuple[str, ...], n: float) -> _Paths:
@@ -472,7 +474,7 @@ class _Paths:
         plain = self.grid.plain
         points = tuple(path_point(*key, result, plain.standardize) for key, result in results.items())
         classes = tuple(plain.classes_.tolist()) if len(self.problems) == 1 and is_classifier(plain) else ()
-        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes)
+        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes, self.encoding)
 
     def chosen(self, key: tuple[int, float]) -> list[Result]:
         """Return the model of a point, with a bound."""
