@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound, stacked
+from diht.design import Curvature, DenseDesign, Design, DualState, Step, spectral_bound, stacked
 from diht.design.gram import Gram, PreciseGram
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.lines import BlockLines
@@ -238,26 +238,16 @@ class BlockSamples(Samples):
         pairs = [block.margins_and_pull(w, a) for block, a in zip(self.blocks, alpha, strict=True)]
         return tuple(u for u, _ in pairs), _added([g for _, g in pairs])
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them; a part is an array of indices for each block."""
-        total, own = 0.0, np.empty_like(g) if fresh else g
-        if fresh:
-            g[:] = 0.0
+        total, g = 0.0, np.zeros_like(dual.g) if step.fresh else dual.g
         for i, block in enumerate(self.blocks):
-            rows, margins = (None if part is None else part[i]), (None if u is None else u[i])
-            total += block.step(step, w, b, alpha[i], own, rows, margins, fresh)
-            if fresh:
-                g += own
+            rows, margins = (None if part is None else part[i]), (None if dual.u is None else dual.u[i])
+            own = DualState(dual.alpha[i], np.empty_like(g) if step.fresh else g, margins)
+            total += block.step(step, w, b, own, rows)
+            if step.fresh:
+                g += own.g
+        dual.g[:] = g
         return total
 
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:

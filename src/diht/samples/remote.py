@@ -16,7 +16,7 @@ from diht.design.gram import SPARSE as SPARSE_PRODUCTS
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.design.scatter import Scatter
 from diht.design.spectral import WeightedRows, bound_of, has_small_gram
-from diht.design.step import Step
+from diht.design.step import DualState, Step
 from diht.design.view import AffineErrors
 from diht.losses import Loss
 from diht.numerics.definite import Definite
@@ -776,27 +776,17 @@ class RemoteSamples(Distant):
         both = self._rows(Method("margins_and_pull"), w, alpha.value).value
         return RemoteRows(self.group.value(_item, both, 0)), _added(self.group.ask(_item, both, 1))
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Put updated dual variables in the place of the old ones, and g with them."""
-        rows, margins = (None if given is None else given.value for given in (part, u))
+        rows, margins = (None if given is None else given.value for given in (part, dual.u))
         self.design.count(1.0 if part is None else self.weight(part))
-        done = self._rows(_step, step, w, float(b), alpha.value, rows, margins, fresh).value
+        done = self._rows(_step, step, w, float(b), dual.alpha.value, rows, margins).value
         if step.store:
-            alpha.value = self.group.value(_item, done, 2)
-        if u is not None:
-            u.value = self.group.value(_item, done, 3)
+            dual.alpha.value = self.group.value(_item, done, 2)
+        if dual.u is not None:
+            dual.u.value = self.group.value(_item, done, 3)
         totals, changes = zip(*self.group.ask(_first_two, done), strict=True)
-        g[:] = _added(changes) if fresh else g + _added(changes)
+        dual.g[:] = _added(changes) if step.fresh else dual.g + _added(changes)
         return added(totals)
 
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
@@ -1010,11 +1000,10 @@ def _step(
     alpha: Vector,
     part: Indices | None,
     u: Vector | None,
-    fresh: bool,
 ) -> tuple[float, Vector, Vector, Vector | None]:
     """Return the total, the change of g, and copies of the dual variables and of the margins, updated."""
-    alpha, u, g = alpha.copy(), None if u is None else u.copy(), np.zeros(samples.design.shape[1])
-    return samples.step(step, w, b, alpha, g, part, u, fresh), g, alpha, u
+    dual = DualState(alpha.copy(), np.zeros(samples.design.shape[1]), None if u is None else u.copy())
+    return samples.step(step, w, b, dual, part), dual.g, dual.alpha, dual.u
 
 
 def _predictions(
