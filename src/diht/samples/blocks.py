@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Curvature, DenseDesign, Design, DualState, Step, spectral_bound, stacked
-from diht.design.gram import Gram, PreciseGram
+from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.lines import BlockLines
 from diht.samples.memory import ChosenInMemory, MemorySamples
@@ -185,8 +185,18 @@ class BlockSamples(Samples):
         return BlockSamples([block.formed() for block in self.blocks])
 
     def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
-        """Compute the Gram matrix of some columns and the targets, which are brought together."""
-        return self._together().gram(features, centred, known)
+        """Compute the Gram matrix of some columns and the targets: sums over the blocks."""
+        total = self.total(np.ones_like)
+        level = self.total(lambda y: y) / total if centred else 0.0
+        new = 0 if known is None else len(known.features)
+        own = [
+            products(block.design, block.y, block.s, level, features, new, sparse=False)
+            for block in self.blocks
+            if block.size
+        ]
+        return gram_of(
+            Products.added(own), features, getattr(self.design, "scale", None), total if centred else None, known
+        )
 
     def precise_gram(self, centred: bool) -> PreciseGram | None:
         """Compute the Gram matrix of all columns and the targets in twice the precision, where it is small."""
