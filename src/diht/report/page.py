@@ -370,7 +370,9 @@ def _heading(label: str) -> str:
 
 def _of_group(model: SavedModel) -> str:
     """Say whose standard deviation it is, where the features of a group share one: the root of the mean of their variances."""
-    return "" if model.structure.groups is None else " of the group"
+    if model.structure.groups is None:
+        return ""
+    return " of the column" if model.counts_columns else " of the group"
 
 
 def _feature_table(model: SavedModel, equation: Equation, effects: Vector | None) -> str:
