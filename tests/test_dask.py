@@ -605,11 +605,14 @@ def test_a_worker_that_joins(monkeypatch):
 
 def test_all_workers_lost(monkeypatch):
     """One line says so, and the next call begins at the best model so far."""
-    monkeypatch.setattr("diht.dask.cluster._PATIENCE", 0.2)
-    monkeypatch.setattr("diht.dask.cluster._LOOK", 0.2)
+    monkeypatch.setattr("diht.dask.cluster.LOOK", 0.2)
     X, y = data(n=200, d=5)
     settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(**settings, processes=False) as cluster, Client(cluster) as client:
+    with (
+        dask.config.set({"diht.lost-workers-timeout": "200 ms"}),
+        LocalCluster(**settings, processes=False) as cluster,
+        Client(cluster) as client,
+    ):
         model = SparseClassifier(k=2, lam=0.01, tol=1e-10)
         given = chunked(X, y)
 

@@ -175,7 +175,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
-        from diht.dask.cluster import WorkersLostError
+        from diht.dask.tasks import WorkersLostError
         from diht.estimators.there import problems_there
 
         design = data.samples.design
