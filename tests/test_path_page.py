@@ -36,7 +36,7 @@ PATHS = {
 @pytest.fixture(scope="module", params=PATHS, ids=list(PATHS))
 def page(request, tmp_path_factory):
     make, y = PATHS[request.param]
-    path, file = make(), tmp_path_factory.mktemp("path") / "path.html"
+    path, file = make(), tmp_path_factory.mktemp(request.param, numbered=False) / "path.html"
     path.report(file, FRAME if path.feature_names[0] != "x0" else X, y)
     return path, y, file
 
@@ -185,6 +185,7 @@ def test_in_a_browser(browser, page, width, dark):
         assert browser.overlaps() == []
     browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
+    browser.keep("path", file.parent.name, width, "dark" if dark else "light")
     touch = (
         "[...document.querySelectorAll('.controls input, .controls button')].map(e => e.getBoundingClientRect().height)"
     )
