@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpmath import mpf
+from scipy.optimize import lsq_linear
 
 from diht import Problem, solve
 from diht.bounds.rule import SparseVector
@@ -181,6 +182,91 @@ def test_a_tree_with_screened_leaves_is_taken_up_again() -> None:
     assert rest.status is Status.OPTIMAL
     assert rest.objective == pytest.approx(whole.objective, rel=1e-12)
     assert rest.lower_bound == pytest.approx(whole.lower_bound, rel=1e-8)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Limits of coefficients
+
+
+def limited(seed: int, n: int = 25, **settings: Any) -> Problem:
+    """Limits on some sides, some of them at zero, in the size of the coefficients without them."""
+    free, rng = drawn(seed, n, **settings), np.random.default_rng(100 + seed)
+    size = np.abs(solve(free).w).max() * 10.0 ** rng.uniform(-1.0, 0.3, (2, 10))
+    lower, upper = np.where(rng.random((2, 10)) < 0.3, np.inf, size * (rng.random((2, 10)) < 0.7))
+    return free.replaced(constraint=constrained(3, 10, bounds=(-lower, upper)))
+
+
+def limited_costs(problem: Problem) -> dict[tuple[int, ...], float]:
+    """The objective of every support of three features within the limits, by bounded least squares."""
+    X, y, s = problem.design.toarray(), np.asarray(problem.y), np.asarray(problem.s)
+    if problem.fit_intercept:
+        X, y = X - s @ X / s.sum(), y - s @ y / s.sum()
+    root, limits, found = np.sqrt(s), problem.constraint.limits, {}
+    for support in combinations(range(X.shape[1]), 3):
+        at = [j for j in support if limits.lower[j] < limits.upper[j]]
+        norms = np.sqrt(s @ X[:, at] ** 2 + 0.5 * problem.lam)
+        A = np.vstack([root[:, None] * X[:, at], np.sqrt(0.5 * problem.lam) * np.eye(len(at))]) / norms
+        right = np.append(root * y, np.zeros(len(at)))
+        ends = limits.lower[at] * norms, limits.upper[at] * norms
+        x = lsq_linear(A, right, ends, method="bvls", tol=1e-14).x if at else np.zeros(0)
+        found[support] = float(np.sum((A @ x - right) ** 2))
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_node_with_limits_claims_no_more_than_its_best_model(seed: int) -> None:
+    problem = limited(seed, 25 if seed % 3 else 9)
+    everything, rng = limited_costs(problem), np.random.default_rng(seed)
+    best = min(everything.values())
+    for inside, outside in (([], []), ([2], []), ([], [0]), ([1, 4], [3]), ([0, 1, 2], []), ([7], [*range(6)])):
+        objective = best * rng.choice([1.0, 1.2, 3.0])
+        worker, node = solved(problem, inside, outside, objective)
+        leaf = node.leaf
+        held = {s: v for s, v in everything.items() if {*inside} <= {*s} and not {*outside} & {*s}}
+        for part in [leaf] if node.screened is None else [leaf, node.screened]:
+            for needed, barred in part.nodes():
+                own = [v for s, v in held.items() if {*needed} <= {*s} and not {*barred} & {*s}]
+                assert part.bound <= min(own, default=np.inf) * (1 + 1e-11)
+        if len(held) == 1:
+            assert leaf.bound >= min(*held.values(), objective) * (1 - 1e-8)
+        assert isinstance(leaf.proof, ShiftedPoint)
+        if leaf.proof.ridges is not None:
+            ridges, features = leaf.proof.ridges.values, leaf.proof.ridges.support
+            constraint = problem.constraint.restricted(np.array(inside, int), np.array(outside, int))
+            by_numpy = GramRelaxation(problem, features, ridges, worker.relaxation.gram.among(features))
+            assert by_numpy.node_bound(leaf.proof.p.dense, constraint).value == pytest.approx(leaf.bound, rel=1e-9)
+            most = by_numpy.solve(constraint).bound
+            assert leaf.bound >= min(objective, most - 0.03 * max(objective - most, 0.0)) * (1 - 1e-8)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_trees_with_limits_equal_enumeration(seed: int) -> None:
+    problem = limited(seed, 30 if seed % 5 else 8, lam=1e-3) if seed % 3 else limited(seed)
+    best = min(limited_costs(problem).values())
+    result = solve(problem, BranchAndBound(), tol=EXACT)
+    assert result.status is Status.OPTIMAL
+    assert problem.constraint.limits.allows(result.w)
+    assert result.objective == pytest.approx(best, rel=1e-9)
+    assert result.lower_bound <= best * (1 + 1e-11)
+    bound = result.certificate.bound
+    assert bound.value * (1 - 1e-11) <= bound.check(problem) <= best * (1 + 1e-11)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_compiled_proximal_map_with_limits_is_that_of_numpy(seed: int) -> None:
+    from diht.relaxation.limited_kernels import proximal_step
+
+    rng = np.random.default_rng(seed)
+    lower, upper = np.where(rng.random((2, 9)) < 0.3, np.inf, rng.uniform(0.0, 2.0, (2, 9)))
+    upper[0] = lower[1] = 0.0
+    constraint = constrained(3, 9, bounds=(-lower, upper)).restricted(np.array([2]), NONE)
+    state = np.zeros(9, dtype=np.int8)
+    state[2] = 1
+    for r in (0.01, 0.5, 4.0):
+        q, x, z = 2.0 * rng.standard_normal(9), np.empty(9), np.empty(9)
+        proximal_step(q, np.zeros(9), r, (state, 2, -lower, upper), 0.0, x, z)
+        np.testing.assert_allclose(x, constraint.prox(q, r), rtol=1e-9, atol=1e-12)
+        assert np.sum(x[x != 0.0] ** 2 / z[x != 0.0]) == pytest.approx(2.0 * constraint.relaxation(x), rel=1e-9)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

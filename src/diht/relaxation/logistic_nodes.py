@@ -1,9 +1,9 @@
 r"""Nodes of a search tree of the logistic loss, compiled: Newton's method, bound, what to split on, a model.
 
 `NewtonNodes` in :mod:`diht.solvers.nodes` does the same by numpy, a node at a time. At a model (w, b) the loss is replaced by its
-quadratic model, b eliminated, and the relaxation of that is solved on its Gram matrix; :math:`\delta` leads there. The dual point is
-that of the quadratic model, :math:`\alpha = l'(u) + l''(u) (X \delta + c)`, projected on the feasible ones: its rule is what a leaf
-keeps. The bound is D(alpha) less what rounding can have added, by the formula of `diht.bounds.duality.lower_bound` but for the sums
+quadratic model, b eliminated, and the relaxation of that is solved on its Gram matrix; :math:`\delta` leads there. The dual point
+is that of the quadratic model, :math:`\alpha = l'(u) + l''(u) (X \delta + c)`, projected on the feasible ones: a leaf keeps its
+rule. The bound is D(alpha) less what rounding can have added, by the formula of `diht.bounds.duality.lower_bound` but for the sums
 over the samples, whose errors here grow with their number.
 """
 
@@ -237,7 +237,7 @@ def node_norm(values: Array, order: Array, state: Array, m: Integer) -> float:
 @jit
 def certified(problem: Any, order: Array, state: Array, m: Integer, alpha: Array) -> tuple[float, float]:
     """The bound at a dual point as computed, and less all that rounding can have added: see `duality.lower_bound`."""
-    y, s, n, q = problem.y, problem.s, alpha.size, state.size
+    s, n, q = problem.s, alpha.size, state.size
     c, g = np.empty(n), np.empty(q)
     conjugate = size = squares = positive = negative = 0.0
     for i in range(n):
@@ -287,7 +287,7 @@ def descend(
     problem: Any, rows: Array, direction: Array, b: float, promised: float, at: tuple[Any, ...]
 ) -> tuple[float, float, float]:
     """Make the longest step that gains a share of what its size promises; return the new b and the objective, and the size."""
-    order, state, m, x, value = at
+    state, m, x, value = at
     moved, work, size = np.empty(x.size), np.empty(x.size), 1.0
     for _ in range(HALVINGS):
         for i in range(rows.shape[1]):
@@ -339,7 +339,7 @@ def newton(
         promised = value - least
         if best >= objective or not promised > EXACT * value:
             break
-        b, value, size = descend(problem, rows, target, b, promised, (order, state, m, w, value))
+        b, value, size = descend(problem, rows, target, b, promised, (state, m, w, value))
         if size == 0.0 or value - best <= max(useful * (objective - best), ACCURACY * value):
             break
     x[q] = b

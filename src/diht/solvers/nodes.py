@@ -19,6 +19,7 @@ from diht.bounds.duality import Bound, feasible, least_rounding, lower_bound
 from diht.bounds.rule import Rule, SparseVector
 from diht.bounds.shift import FOUND, ShiftedPoint, own_ridges, problem_gram, shifted_ridges
 from diht.constraints.base import Constraint
+from diht.constraints.limits import Limits
 from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import never, refit
@@ -54,6 +55,7 @@ _WHOLE = 1e-9  # a share of a place that differs from 0 or 1 by less counts as n
 # where the loss is smoothed, and with groups or signs.
 _EACH_NODE, _COMPILED_NODE, _NUMPY_STEP, _PRECISE, _NEWTON_STEP = 4e5, 5e4, 1e5, 4e6, 1e6
 _SMOOTHED, _GROUPED = 5.0, 8.0
+_FEW_LIMITED = 4  # nodes with limits of coefficients that are solved by numpy: tens of milliseconds each
 _EXPONENTIALS = 100.0  # of a sample in a step of Newton's method, compiled
 _LOGISTIC = 1  # as `Loss.kernel` has it
 _COPIED = 4e6  # entries of the features in play up to which compiled nodes have a copy of their own
@@ -230,6 +232,8 @@ class GramNodes(Nodes):
     def __init__(self, problem: Problem, features: Indices, ridges: Vector, known: Gram | None) -> None:
         super().__init__(problem, features)
         self.relaxation = GramRelaxation(problem, features, ridges, known)
+        if not problem.constraint.is_plain:
+            self.few = min(self.few, _FEW_LIMITED)
 
     def solve(self, constraint: Constraint, w: SparseVector, proof: Proof, objective: float) -> Found:
         """Minimise on the Gram matrix."""
@@ -271,7 +275,7 @@ class GramNodes(Nodes):
         """Solve them together by compiled code where there are many, on few features."""
         constraint, relaxation, d = self.problem.constraint, self.relaxation, self.problem.shape[1]
         small = relaxation.is_full and len(self.features) <= _RENEWED
-        if not (self.many and small and constraint.is_plain) or self.stop():
+        if not (self.many and small and constraint.plain is not None) or self.stop():
             return super().solve_all(parts, objective)
         from diht.relaxation.node_kernels import Batch, Quadratic, solve_nodes
 
@@ -283,8 +287,11 @@ class GramNodes(Nodes):
             own = parent.proof.ridges or SparseVector(d, self.features, relaxation.ridges)
             ridges[i, own.support] = own.values
         gram, play = self._gram, self.features
+        none = np.full(d, np.inf)
+        within = Limits(-none, none) if constraint.limits is None else constraint.limits
+        limits = constraint.limits is not None, within.lower[play], within.upper[play]
         rank = self.problem.samples.n_weighted - self.problem.fit_intercept
-        quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, k, rank, FOUND)
+        quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, k, rank, FOUND, *limits)
         batch = Batch.of(states, p.take(play, 1), ridges.take(play, 1))
         known = np.array([parent.bound for parent, _, _ in parts])
         solve_nodes(quadratic, batch, known, objective, objective if self.screening else np.inf)
@@ -400,8 +407,18 @@ class NewtonNodes(Nodes):
         design = part.samples.design
         error, lost = design.rmatvec_error(1.0), design.rmatvec_error(0.0)
         underflow = lost + 2.0**-1074 * np.sqrt(part.shape[0]) * design.column_norms()
-        columns, y, s = np.ascontiguousarray(self.engine.part.design.toarray().T), part.samples.y, part.samples.s
-        return Classified(columns, y, s, part.lam, 0, part.fit_intercept, error, underflow, design.column_norms())
+        columns = np.ascontiguousarray(part.design.toarray(copy=False).T)
+        return Classified(
+            columns,
+            part.samples.y,
+            part.samples.s,
+            part.lam,
+            0,
+            part.fit_intercept,
+            error,
+            underflow,
+            design.column_norms(),
+        )
 
     def solve_all(self, parts: Sequence[Part], objective: float) -> Iterator[Solved]:
         """Solve them together by compiled code where there are many."""
@@ -431,7 +448,8 @@ class NewtonNodes(Nodes):
         (parent, inside, outside), d, play = part, self.problem.shape[1], self.features
         bound, rounding, feature, steps, n, b, drift = batch.found[i].tolist()
         w, at, step = (SparseVector.of(row[i]).among(play, d) for row in (batch.w, batch.at, batch.step))
-        proved, proof = Proved(bound, rounding), Rule(at, b, self.problem.loss, step, drift)
+        proved = Proved(bound, rounding)
+        proof: Proof = Rule(at, b, self.problem.loss, step, drift)
         if not bound >= parent.bound:
             proved, proof = Proved(parent.bound, parent.rounding), parent.proof
         feature = int(play[int(feature)]) if feature >= 0.0 else -1
