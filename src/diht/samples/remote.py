@@ -23,6 +23,7 @@ from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.distant import Distant
+from diht.samples.intercept import root_in_batches
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.newton import Kinks, Look
@@ -40,6 +41,7 @@ Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _MOST_KINKS = 1_000  # samples at kinks whose rows travel
+_MANY_POINTS = 1_000  # at which slopes that only jump are asked for at once
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
 
@@ -599,6 +601,16 @@ class RemoteSamples(Distant):
         """Return ``f(samples, loss, rows, at)`` of every shard."""
         return self._ask(f, loss, rows.value, at)
 
+    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
+        """Search for the intercept; where l' is constant but for a jump, with as many points as one likes: they take a sort."""
+        if loss.pieces is None or loss.pieces.mu > 0.0:
+            return super()._by_batches(loss, u, start, noise)
+
+        def slopes(points: Vector) -> Vector:
+            return _added(self.asked(_slopes_by_jumps, loss, u, points))
+
+        return root_in_batches(slopes, start, noise, _MANY_POINTS)
+
     # Newton's method on few features
 
     def look(self, loss: Loss, u: Rows, centred: bool) -> Look:
@@ -949,6 +961,14 @@ def _look(samples: MemorySamples, loss: Loss, u: Vector, centred: bool) -> tuple
     zeros = np.zeros(samples.design.shape[1])
     about = _centred_hessian(samples, h) if centred else (float(s @ h), zeros, _hessian(samples, h))
     return float(s @ loss.value(u, y)), float(s @ a), samples.pull(a), *about
+
+
+def _slopes_by_jumps(samples: MemorySamples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    """Return the derivatives at some intercepts of a loss whose l' jumps, at u = y, from one end of F to the other."""
+    (low, high), s, jumps_at = loss.domain(samples.y), samples.s, samples.y - u
+    order = np.argsort(jumps_at)
+    before = np.concatenate([[0.0], np.cumsum((s * (high - low))[order])])
+    return float(s @ low) + before[np.searchsorted(jumps_at[order], points)]
 
 
 def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
