@@ -273,7 +273,7 @@ class Path(Sequence[PathPoint]):
         tested = None
         if X is not None:
             rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-            tested = Known(rows, np.asarray(y)).checked(self)
+            tested = Known(rows, np.asarray(self.loss.columns_of(np.asarray(y)))).checked(self)
         write_path_page(self, os.fspath(path), tested)
 
     def plot(self, lam: float | None = None) -> Figure:
