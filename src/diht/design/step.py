@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -105,6 +105,10 @@ class Step:
             implicit = self.mode == "implicit" or not self.loss.explicit
             new = self.loss.dual_step(alpha, u, self.tau, y, implicit=implicit)
         return new
+
+    def of_target(self, c: int) -> Step:
+        """Return the step with the loss of one of several targets."""
+        return self if self.loss is None or self.loss.several == 1 else replace(self, loss=self.loss.of_target(c))
 
     def codes(self) -> Codes | None:
         """Return the step as numbers, or None if the loss has no compiled formula."""
