@@ -24,7 +24,7 @@ from diht.bounds.duality import (
 )
 from diht.constraints.groups import constrained
 from diht.losses import Loss, as_loss
-from diht.relaxation.smoothing import Central, _central_slopes
+from diht.relaxation.smoothing import Central, central_slopes
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
 from oracle import best_subset, exact_dual, exactly_balanced, small_data, some_weights
 from test_row_blocks import CONSTRAINTS, data
@@ -128,7 +128,7 @@ def test_slopes_of_the_central_path_are_the_compiled_ones(loss: Loss, tau: float
     u = np.concatenate([rng.normal(size=500) * 10.0 ** rng.integers(-6, 6, 500), [0.0, 1.0, -1.0, 1e8, -1e8]])
     y = rng.choice([-1.0, 1.0], len(u)) if loss.task == "classification" else rng.normal(size=len(u))
     with np.errstate(all="ignore"):
-        found = _central_slopes(u, y, loss.pieces, tau)
+        found = central_slopes(u, y, loss.pieces, tau)
     np.testing.assert_allclose(found, Central(loss, tau).derivative(u, y), rtol=1e-9, atol=1e-13)
 
 

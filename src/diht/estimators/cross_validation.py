@@ -22,7 +22,6 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import column_or_1d
 
 from diht.constraints.groups import constrained
 from diht.dask import is_dask
@@ -273,7 +272,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         data, targets = X, y
         numeric = {} if is_classifier(self) else {"y_numeric": True, "multi_output": True}
         X, y = validated(self, X, y, **numeric)
-        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        y = self._targets_of(y)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
@@ -514,8 +513,9 @@ def _minus_loss(loss: Loss, model: Plain, X: Any, y: Array, sample_weight: Vecto
     """Return minus the mean loss of a regressor's predictions."""
     means = np.asarray(model.predict(X), dtype=np.float64)
     u = np.log(means) if loss.link == "log" else means
-    each = loss.value(u.ravel(order="F"), np.ravel(y, order="F").astype(np.float64))
-    return -float(np.average(each.reshape(u.shape, order="F"), axis=0, weights=sample_weight).mean())
+    pairs = zip(np.atleast_2d(u.T), np.atleast_2d(np.asarray(y, dtype=np.float64).T), strict=True)
+    each = [loss.of_target(c).value(*pair) for c, pair in enumerate(pairs)]
+    return -float(np.average(each, axis=1, weights=sample_weight).mean())
 
 
 class SparseRegressorCV(_CrossValidated, SparseRegressor):

@@ -292,7 +292,7 @@ class Path(Sequence[PathPoint]):
             if self.encoding is not None:
                 X = self.encoding.encode(X)
             rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-            tested = Known(rows, np.asarray(y)).checked(self)
+            tested = Known(rows, np.asarray(self.loss.columns_of(np.asarray(y)))).checked(self)
         write_path_page(self, os.fspath(path), tested)
 
     def plot(self, lam: float | None = None) -> Figure:

@@ -17,6 +17,8 @@ import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from diht.gpu import kernels
+from diht.losses import Pieces
+from diht.relaxation.smoothing import central_slopes
 
 __all__ = ["DeviceArray", "fetched", "pairwise_sum"]
 
@@ -190,6 +192,15 @@ class DeviceArray(NDArrayOperatorsMixin):
     def mean(self) -> DeviceArray:
         """Return the mean of the entries."""
         return DeviceArray(_sum(self).tensor / self.size)
+
+    def central_slopes(self, y: DeviceArray, pieces: Pieces, tau: float) -> DeviceArray:
+        """Return the derivatives of `diht.relaxation.smoothing.Central` at these margins."""
+        u, targets = torch.broadcast_tensors(self.tensor, y.tensor)
+        if not (kernels.take(u) or u.device.type == "cpu"):
+            found: DeviceArray = central_slopes(self, y, pieces, tau)
+            return found
+        flat = kernels.central_slopes(u.reshape(-1).contiguous(), targets.reshape(-1).contiguous(), pieces, tau)
+        return DeviceArray(flat.reshape(u.shape))
 
 
 def fetched(found: Any) -> Any:

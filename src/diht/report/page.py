@@ -113,7 +113,8 @@ class Predictions:
     def of(cls, estimator: Any, X: Any, y: ArrayLike, offset: ArrayLike | None = None) -> Predictions:
         """Ask an estimator."""
         known = {} if offset is None else {"offset": offset}
-        targets, predicted = np.asarray(y), np.asarray(estimator.predict(X, **known))
+        targets = np.asarray(estimator._loss().columns_of(np.asarray(y)))
+        predicted = np.asarray(estimator.predict(X, **known))
         if targets.shape != predicted.shape:
             each = "one target" if predicted.ndim == 1 else f"{predicted.shape[1]} targets"
             raise ValueError(f"y must hold {each} for each of the {len(predicted)} samples of X")
