@@ -75,6 +75,7 @@ def fit_path(
             n_jobs=arguments.threads,
             callback=tell,
             encoder=encoder,
+            device=arguments.device,
         )
     if encoder is None and table.feature_names is not None:
         path = replace(path, feature_names=tuple(table.feature_names))

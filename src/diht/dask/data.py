@@ -69,6 +69,9 @@ class RemoteData:
         """Return several targets, one row each."""
         return RemoteRows(self.samples.group.value(targets_of, self.samples.group.source))
 
+    def dual(self, alpha: Rows) -> None:
+        """Return None: a dual point stays with the rows, and goes with them."""
+
     def offset(self) -> Rows | None:
         """Return what is known of the predictions, of several targets one row each."""
         return RemoteRows(self.samples.group.value(offset_of, self.samples.group.source)) if self.has_offset else None

@@ -41,6 +41,7 @@ from diht.estimators.path import (
 )
 from diht.estimators.table_encoder import TableEncoder
 from diht.estimators.tabular import Wanted, encoded, encoded_names, set_groups, wanted_of
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
@@ -52,6 +53,7 @@ from diht.tables import Encoding, Frame
 
 if TYPE_CHECKING:
     from diht.dask.data import Collections, RemoteData
+    from diht.gpu.data import DeviceData
 
 __all__ = ["SparseClassifierCV", "SparseRegressorCV"]
 
@@ -260,6 +262,13 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     def _fit_until(self, asked: Callable[[], bool], X: Any, y: Any, sample_weight: Any, offset: Any) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
+        if is_on_device(X, self.device):
+            from diht.dask.data import Collections
+
+            given = Collections(X, y, sample_weight, offset)
+            self._fit_remote(asked, self._on_device(given), given)
+            return
+        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
         if is_dask(X):
             from diht.dask.data import Collections, active_client, loaded, loaded_here
 
@@ -285,7 +294,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if not is_classifier(self):
             self._keep_target_names(targets)
 
-    def _fit_remote(self, asked: Callable[[], bool], data: RemoteData, given: Collections) -> None:
+    def _fit_remote(self, asked: Callable[[], bool], data: RemoteData | DeviceData, given: Collections) -> None:
         """Do so where the rows are."""
         from diht.estimators.folds_there import FoldRule, There
 
@@ -569,6 +578,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
     encoder : TableEncoder or None, default=None
         How a data frame becomes numbers, as in `SparseRegressor`; in a fold from its training samples alone.
+    device : str, optional
+        Where to fit, as in `SparseRegressor`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
 
     Attributes
     ----------
@@ -632,6 +643,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         sign: Any = None,
         bounds: Any = None,
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -654,6 +666,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -741,6 +754,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
     encoder : TableEncoder or None, default=None
         How a data frame becomes numbers, as in `SparseClassifier`; in a fold from its training samples alone.
+    device : str, optional
+        Where to fit, as in `SparseClassifier`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
 
     Attributes
     ----------
@@ -804,6 +819,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         bounds: Any = None,
         multiclass: str = "shared",
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -827,6 +843,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

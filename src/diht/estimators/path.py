@@ -22,6 +22,7 @@ from diht.estimators.base import blas_threads, class_targets, column_scales
 from diht.estimators.table_encoder import TableEncoder
 from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
 from diht.estimators.there import class_targets_there, scales_there, stated_there
+from diht.gpu import is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.digits import shown
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from diht.dask.data import RemoteData
+    from diht.gpu.data import DeviceData
 
 __all__ = ["Path", "PathPoint", "sparse_path"]
 
@@ -348,6 +350,7 @@ def sparse_path(
     bounds: Any = None,
     offset: ArrayLike | None = None,
     encoder: TableEncoder | None = None,
+    device: Any = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -362,7 +365,7 @@ def sparse_path(
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder, device
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
@@ -427,15 +430,24 @@ def sparse_path(
 
     kept = "the path has the points that were solved so far"
     with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
+        classes = named.task == "classification"
+        if is_on_device(X, device):
+            from diht.dask.data import Collections
+            from diht.gpu import data
+
+            there = data.loaded(Collections(X, y, sample_weight, offset), device, classes, feature_names(X))
+            set_seen(given, None, there.names)
+            return solved(_There(there, named)).without_proof()
+        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
         if is_dask(X):
             from diht.dask.data import Collections, active_client, loaded, loaded_here
 
-            client, classes = active_client(), named.task == "classification"
+            client = active_client()
             collections = Collections(X, y, sample_weight, offset)
             if client is not None:
-                with loaded(client, collections, classes) as there:
-                    set_seen(given, None, there.names)
-                    return solved(_There(there, named)).without_proof()
+                with loaded(client, collections, classes) as remote:
+                    set_seen(given, None, remote.names)
+                    return solved(_There(remote, named)).without_proof()
             X, y, sample_weight, offset = loaded_here(collections, classes)
         return solved(_Here(given, X, y, named, sample_weight, offset, n_jobs))
 
@@ -481,9 +493,9 @@ class _Here:
 
 
 class _There:
-    """Rows on the workers of a cluster."""
+    """Rows on the workers of a cluster, or on a device."""
 
-    def __init__(self, data: RemoteData, loss: Loss) -> None:
+    def __init__(self, data: RemoteData | DeviceData, loss: Loss) -> None:
         self._data, self.names, self.n_features = data, data.names, data.samples.design.shape[1]
         self.n_samples, self.loss = data.weight, loss
         targets = Targets(data.samples.y)

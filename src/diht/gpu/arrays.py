@@ -328,6 +328,7 @@ _UFUNCS: dict[str, Callable[..., Tensor]] = {
     "isfinite": torch.isfinite,
     "isinf": torch.isinf,
     "isnan": torch.isnan,
+    "xlogy": _both(torch.xlogy),
 }
 
 
@@ -411,12 +412,14 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.any: _any,
     np.all: _all,
     np.argmin: lambda a: int(torch.argmin(a.tensor)),
-    np.argmax: lambda a: int(torch.argmax(a.tensor)),
+    np.argmax: lambda a, axis=None: int(torch.argmax(a.tensor)) if axis is None else DeviceArray(a.tensor.argmax(axis)),
+    np.atleast_2d: lambda a: DeviceArray(torch.atleast_2d(a.tensor)),
     np.count_nonzero: lambda a: int(torch.count_nonzero(a.tensor)),
     np.nonzero: lambda a: tuple(map(DeviceArray, torch.nonzero(a.tensor, as_tuple=True))),
     np.linalg.norm: _norm,
     np.stack: _stack,
     np.concatenate: _concatenate,
+    np.hstack: lambda arrays: _concatenate(arrays, 1 if arrays[0].ndim > 1 else 0),
     np.zeros_like: _like(torch.zeros_like),
     np.ones_like: _like(torch.ones_like),
     np.empty_like: _like(torch.empty_like),

@@ -196,10 +196,10 @@ def segment_dots(firsts: Tensor, ends: Tensor, index: Tensor | None, values: Ten
     """Compute ``sum values[p] v[index[p]]`` over the entries p of each segment, or of the values alone."""
     n = len(firsts)
     out = torch.empty(n, dtype=torch.float64, device=values.device)
-    rows, lanes = 32, 32
+    rows, lanes = 16, 32
     gathered = index is not None
     index, v = (index, v) if gathered else (values, values)
     _segment_dots[(triton.cdiv(n, rows),)](
-        firsts, ends, index, values, v, out, n, ROWS=rows, LANES=lanes, GATHERED=gathered
+        firsts, ends, index, values, v, out, n, ROWS=rows, LANES=lanes, GATHERED=gathered, num_warps=2
     )
     return out

@@ -123,6 +123,10 @@ class Samples(ABC):
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
         """Return the vector of ``f(y, s, *rows)``, which has a number for each sample."""
 
+    def map_in_memory(self, f: Callable[..., Any], *rows: Rows) -> Rows:
+        """Do so with numpy's arrays: for what is computed once."""
+        return self.map(f, *rows)
+
     def total(self, f: Callable[..., Any], *rows: Rows) -> float:
         """Return ``sum_i s_i f(y_i, rows_i)``."""
         return added(self.each(lambda y, s, *parts: float(s @ f(y, *parts)), *rows))

@@ -30,7 +30,7 @@ from diht.samples.newton import Kinks, Look
 from diht.samples.partition import Blocks, make_blocks, shuffled_runs
 from diht.samples.program import Group, Method, Own, Value
 
-__all__ = ["RemoteSamples"]
+__all__ = ["RemoteSamples", "labelled", "ranks_of"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -584,13 +584,13 @@ class RemoteSamples(Distant):
     def ranks(self, labels: Rows, n_labels: int) -> tuple[Rows, Indices, Indices]:
         """Return the number of each sample among those with its label, from 0; how many have each, and the first of them."""
         runs = Own(self._ranges)
-        found = self._ask(_labelled, labels.value, n_labels, runs)
+        found = self._ask(labelled, labels.value, n_labels, runs)
         order = np.argsort([first for own in self._ranges for first, _ in own])
         counts, firsts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         before = np.empty_like(counts)
         before[order] = np.cumsum(counts[order], axis=0) - counts[order]
         own = np.split(before, np.cumsum([len(part) for part, _ in found])[:-1])
-        return self._rows(_ranks, labels.value, runs, Own(own)), counts.sum(axis=0), firsts.min(axis=0)
+        return self._rows(ranks_of, labels.value, runs, Own(own)), counts.sum(axis=0), firsts.min(axis=0)
 
     def scatter(self, s: Rows) -> Scatter:
         """Return the sums of products of the columns and the targets, with these weights."""
@@ -866,7 +866,7 @@ def _first_two(several: Any) -> Any:
     return several[:2]
 
 
-def _labelled(_: MemorySamples, labels: Vector, n_labels: int, runs: Runs) -> tuple[Indices, Vector]:
+def labelled(_: Samples, labels: Vector, n_labels: int, runs: Runs) -> tuple[Indices, Vector]:
     """Return, for each run, the number of samples with each label, and the first of them."""
     own = np.split(labels.astype(np.int64), np.cumsum([end - first for first, end in runs])[:-1])
     counts = np.stack([np.bincount(run, minlength=n_labels) for run in own])
@@ -877,7 +877,7 @@ def _labelled(_: MemorySamples, labels: Vector, n_labels: int, runs: Runs) -> tu
     return counts, firsts
 
 
-def _ranks(_: MemorySamples, labels: Vector, runs: Runs, before: Indices) -> Vector:
+def ranks_of(_: Samples, labels: Vector, runs: Runs, before: Indices) -> Vector:
     """Return the number of each sample among those with its label; `before` is how many come before each run."""
     own, ranks = np.split(labels.astype(np.int64), np.cumsum([end - first for first, end in runs])[:-1]), []
     for run, start in zip(own, before, strict=True):
