@@ -257,6 +257,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder:
         "random_state": arguments.seed,
         "n_jobs": arguments.threads,
         "encoder": encoder,
+        "device": arguments.device,
     } | ({"multiclass": arguments.multiclass} if classes else {})
     if chooses:
         kind = _WatchedClassifierCV if classes else _WatchedRegressorCV
@@ -269,7 +270,6 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder:
         k=min(arguments.k, d),
         lam=arguments.lam or _LAM,
         max_iter=arguments.max_iter,
-        device=arguments.device,
         **settings,
     )
 

@@ -154,28 +154,33 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             self._fit_there(data, given)
         return self
 
-    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any) -> Any:
+    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Any:
         """Fit on a device, where the rows are or to which they are moved."""
         from diht.dask.data import Collections
+
+        given = Collections(X, y, sample_weight, offset)
+        with printed(self.verbose):
+            self._fit_there(self._on_device(given), given)
+        return self
+
+    def _on_device(self, given: Collections) -> DeviceData:
+        """Bring data to the device."""
         from diht.gpu.data import loaded
 
-        given = X
+        X = given.X
         if not is_array_of_others(X):
             X = validated(self, X, ensure_all_finite=False)
-        names = getattr(self, "feature_names_in_", None) if hasattr(given, "columns") else None
+        names = getattr(self, "feature_names_in_", None) if hasattr(given.X, "columns") else None
         if isinstance(X, Design):
             raise ValueError(
                 "X must be an array or a sparse matrix where device= is given, not rows in blocks or on disk"
             )
         names = None if names is None else tuple(names)
-        with printed(self.verbose):
-            data = loaded(X, y, sample_weight, self.device, self._task == "classification", names)
-            self._fit_there(data, Collections(given, y, sample_weight))
-        return self
+        return loaded(given._replace(X=X), self.device, self._task == "classification", names)
 
     def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
-        from diht.dask.cluster import WorkersLostError
+        from diht.dask.tasks import WorkersLostError
         from diht.estimators.there import problems_there
 
         design = data.samples.design
@@ -195,8 +200,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         finally:
             del self._best
         self.__dict__.pop("checkpoint_", None)
-        # What is as long as the samples stays where they are, and goes with them.
-        self._keep([result.without_proof() for result in results], design.shape[0])
+        # What is as long as the samples stays where they are, and goes with them, but for dual points that can be had.
+        self._keep([result.without_proof(data.dual(result.alpha)) for result in results], design.shape[0])
         if tasks is not None:
             tasks.end()
         return results

@@ -241,11 +241,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
             The estimator itself.
         """
         if is_on_device(X, self.device):
-            if offset is not None:
-                raise ValueError("offset cannot be used where X is on a device")
-            found: SparseRegressor = self._fit_on_device(X, y, sample_weight)
+            found: SparseRegressor = self._fit_on_device(X, y, sample_weight, offset)
             return found
-        X, y, sample_weight = map(on_host, (X, y, sample_weight))
+        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
         if is_dask(X):
             fitted: SparseRegressor = self._fit_dask(X, y, sample_weight, offset)
             return fitted

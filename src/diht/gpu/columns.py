@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from diht.design import Features
 from diht.design.base import RowErrors, cut_at
 from diht.design.view import AffineErrors
+from diht.gpu.interchange import SMALL
 from diht.gpu.matrix import Matrix, as_numpy, on_device
 
 __all__ = ["DeviceColumns", "DeviceView"]
@@ -51,12 +52,17 @@ class DeviceColumns(_Costs, RowErrors):
     matrix : Matrix
     roundings : int
         How often an entry was rounded before it was stored.
+    is_fast : bool, optional
+        Whether costs are those of a GPU; by default where they are on one and not few. Few are counted as the host counts them: the
+        same work is done, with the same answers.
     """
 
     n_threads = 1
 
-    def __init__(self, matrix: Matrix, roundings: int = 0) -> None:
+    def __init__(self, matrix: Matrix, roundings: int = 0, is_fast: bool | None = None) -> None:
         self.matrix, self.shape, self.roundings = matrix, matrix.shape, roundings
+        large = matrix.device.type != "cpu" and matrix.shape[0] * matrix.shape[1] > SMALL
+        self._is_fast = large if is_fast is None else is_fast
         self.dtype = np.dtype(str(matrix.dtype).removeprefix("torch."))
         self._reads = 0.0
 
@@ -67,8 +73,17 @@ class DeviceColumns(_Costs, RowErrors):
 
     @property
     def is_fast(self) -> bool:
-        """Whether they are on a GPU."""
-        return bool(self.matrix.device.type != "cpu")
+        """Whether costs are those of a GPU."""
+        return self._is_fast
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the matrix is on the host, in part."""
+        return self.matrix.is_far
+
+    def keepable(self, features: Indices) -> bool:
+        """Whether some columns fit on the device."""
+        return self.matrix.holds(len(features))
 
     @property
     def nbytes(self) -> int:
@@ -156,7 +171,7 @@ class DeviceView(_Costs, AffineErrors):
 
     @property
     def is_fast(self) -> bool:
-        """Whether they are on a GPU."""
+        """Whether costs are those of a GPU."""
         return self.base.is_fast
 
     def __init__(self, base: DeviceColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
@@ -183,6 +198,15 @@ class DeviceView(_Costs, AffineErrors):
     def is_centred(self) -> bool:
         """Whether there are centres."""
         return self.center is not None
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the matrix is on the host, in part."""
+        return self.base.is_far
+
+    def keepable(self, features: Indices) -> bool:
+        """Whether some columns fit on the device."""
+        return self.base.keepable(features)
 
     def count(self, passes: float) -> None:
         """Count reads."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from diht.losses import Loss, Pieces
 
-__all__ = ["Central", "Moreau"]
+__all__ = ["Central", "Moreau", "central_slopes"]
 
 _NEAREST = 1e-150  # its square is a normal number
 _U = 2.0**-53  # unit roundoff of float64
@@ -104,12 +104,14 @@ class Central(Loss):
     def derivative(self, u: Any, y: Any) -> Any:
         """The point of the domain where the derivative of the conjugate is u."""
         pieces = self._pieces(y.target if self.base.several > 1 else 0)
+        if hasattr(u, "central_slopes"):  # vectors elsewhere have kernels of their own
+            return u.central_slopes(y, pieces, self.tau)
         if not isinstance(u, np.ndarray):
-            return _central_slopes(u, y, pieces, self.tau)
-        from diht.samples.central_slopes import central_slopes
+            return central_slopes(u, y, pieces, self.tau)
+        from diht.samples import central_slopes as compiled
 
         out = np.empty_like(u)
-        central_slopes(u, np.asarray(y), pieces.numbers, self.tau, out)
+        compiled.central_slopes(u, np.asarray(y), pieces.numbers, self.tau, out)
         return out
 
     def value(self, u: Any, y: Any) -> Any:
@@ -150,7 +152,7 @@ class Central(Loss):
         return replace(self, base=self.base.of_target(c))
 
 
-def _central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
+def central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
     """Return what `diht.samples.central_slopes` compiles, by functions of arrays, wherever these live."""
     mu, d, up = pieces.mu, u - y, y > 0.0 if pieces.turned else y == y
     low, high = np.where(up, pieces.low, -pieces.high), np.where(up, pieces.high, -pieces.low)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from diht.design import Step, TargetFeatures
+from diht.design import DualState, Step, TargetFeatures
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss
 from diht.losses.base import OfTarget
@@ -543,26 +543,15 @@ class TargetSamples(Samples):
         margins, pulls = zip(*(self.one.margins_and_pull(row, a) for row, a in own), strict=True)
         return self.stacked(list(margins)), self.design.gathered(np.stack(pulls))
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: Any,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: Any, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them, target by target."""
-        W, G, shifts = self.design.by_target(w), self.design.by_target(g), self._intercepts(b).tolist()
-        margins = [None] * self.n_targets if u is None else self.by_target(u)
-        own = zip(self.targets, W, shifts, self.by_target(alpha), G, margins, strict=True)
-        total = sum(
-            samples.step(step.of_target(c), *given, part, row, fresh) for c, (samples, *given, row) in enumerate(own)
-        )
-        g[:] = self.design.gathered(G)
-        return float(total)
+        W, G, shifts = self.design.by_target(w), self.design.by_target(dual.g), self._intercepts(b).tolist()
+        margins = [None] * self.n_targets if dual.u is None else self.by_target(dual.u)
+        states = map(DualState, self.by_target(dual.alpha), G, margins)
+        own = enumerate(zip(self.targets, W, shifts, states, strict=True))
+        total = sum(one.step(step.of_target(c), row, shift, state, part) for c, (one, row, shift, state) in own)
+        dual.g[:] = self.design.gathered(G)
+        return total
 
     def predictions(self, coef: Vector, *constants: Any, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
         """Compute the predictions in twice the precision, and bounds on the errors."""
