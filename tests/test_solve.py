@@ -222,6 +222,15 @@ def test_float32_in_float32_out_and_the_objective_is_that_of_what_is_stored(loss
     assert solve(easy(loss, 0.1, fit_intercept), DIHT(), max_iter=100).w.dtype == np.float64
 
 
+def test_rounding_to_float32_costs_next_to_nothing_whatever_the_tolerance() -> None:
+    """Two samples at the kinks of the hinge: w (x_1 - x_2) = 2 is the optimum, and float32 coefficients miss both kinks."""
+    X = np.array([[51.3], [50.7]], dtype=np.float32)
+    problem = Problem(X, [1.0, -1.0], Hinge(), 1, 1e-4, fit_intercept=True)
+    best = 0.5e-4 * (2.0 / (float(X[0, 0]) - float(X[1, 0]))) ** 2
+    result = solve(problem, "branch", tol=1e-2)
+    assert best * (1.0 - 1e-9) <= result.objective <= best * (1.0 + 1e-7)
+
+
 def test_a_result_and_a_certificate_can_be_read_and_pickled() -> None:
     result = solve(easy(), SDIHT(blocks=3), tol=1e-6)
     text = str(result)

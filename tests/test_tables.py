@@ -14,6 +14,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -348,6 +349,22 @@ def test_what_comes_after_a_fit_takes_data_frames():
     assert set(chosen.get_feature_names_out()) <= set(FRAME.columns)
 
 
+@pytest.mark.parametrize("impute", ["median", "indicator"])
+@pytest.mark.parametrize("classes", [False, True])
+def test_folds_encode_their_training_samples_alone(impute, classes):
+    """The scores are those of pipelines fitted by hand to the rows of each fold; rare levels and medians differ by fold."""
+    table, y = GAPS.assign(rare=[*["one"] * 6, *["two"] * (N - 6)]), Y > 5 if classes else Y
+    folds = [(np.setdiff1d(np.arange(N), rows), rows) for rows in (np.arange(60), np.arange(60, N, 2))]
+    encoder, scoring = TableEncoder(impute=impute), "neg_log_loss" if classes else "neg_mean_squared_error"
+    settings = {"ks": [1, 3], "lams": 0.05, "cv": folds, "encoder": encoder, "scoring": scoring, "n_jobs": 2}
+    chosen = (SparseClassifierCV if classes else SparseRegressorCV)(**settings).fit(table, y)
+    assert chosen.coef_names_.tolist() == encoder.fit(table).get_feature_names_out().tolist()
+    for k, *scores in zip([1, 3], *(chosen.cv_results_[f"split{i}_test_score"] for i in range(2)), strict=True):
+        plain = (SparseClassifier if classes else SparseRegressor)(k=k, lam=0.05, groups="auto")
+        by_hand = cross_val_score(make_pipeline(encoder, plain), table, y, cv=folds, scoring=scoring)
+        np.testing.assert_allclose(scores, by_hand, rtol=1e-5)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Files, and predictions with numpy alone
 
@@ -606,6 +623,7 @@ def test_separators_and_commas(tmp_path):
         path.write_text(text)
         return read_table(path, texts=True, **settings)
 
+    assert columns("a;y\n1;1,5\n2;-2,25\n").y.tolist() == [1.5, -2.25]
     table = columns("1,5;2;x\n2,5;3;y\n")
     assert table.X.tolist() == [[1.5, 2.0], [2.5, 3.0]]
     table = columns('a,b,y\n"1,234",u,1\n"12,345.5",v,2\n')

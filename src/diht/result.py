@@ -354,7 +354,7 @@ class Result:
         The best model found, and its objective. With C targets w has the shape (C, d), and there are C intercepts.
     coef : array of shape (d,) or (C, d)
         The coefficients in the units of X: `w`, or `w` divided by the problem's scale. They and the intercept are numbers of X's
-        dtype, unless rounding to float32 would cost more than `tol` of the objective; `objective` is that of them as stored.
+        dtype, unless rounding to float32 would cost more than 1e-7, or `tol`, of the objective, which is that of them as stored.
     lower_bound, gap, relative_gap : float
         No model that the constraint allows has an objective below `lower_bound`.
     pool : tuple of Model

@@ -32,6 +32,7 @@ Vector = NDArray[np.float64]
 R = TypeVar("R", bound=Result)
 
 _U = 2.0**-53  # unit roundoff of float64
+_ROUNDED = 1e-7  # of the objective: what rounding a model to float32 may cost, whatever the tolerance
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def in_dtype(
     tol: float,
     limits: Limits | None = None,
 ) -> tuple[NDArray[Any], Any]:
-    """Return a model in X's dtype, unless that costs more than `tol` of its objective or opens a gap that is closed."""
+    """Return a model in X's dtype, unless that costs more than 1e-7, or `tol`, of its objective or opens a gap that is closed."""
     if dtype == np.float64:
         return coef, intercept
     with np.errstate(over="ignore", under="ignore"):
@@ -117,7 +118,7 @@ def in_dtype(
         return coef, intercept
     fine, rough = objective(coef, intercept), objective(rounded, offset)
     opens = bound is not None and relative(fine - bound, fine) <= tol < relative(rough - bound, rough)
-    return (coef, intercept) if opens or not rough - fine <= tol * abs(fine) else (rounded, offset)
+    return (coef, intercept) if opens or not rough - fine <= min(tol, _ROUNDED) * abs(fine) else (rounded, offset)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,7 @@ class _Predicted:
     def _precise(cls, problem: Problem, w: Vector, coef: Vector, intercept: Intercept) -> _Predicted:
         """Take the losses from predictions in twice the precision, or from their differences to the targets where these will do."""
         loss, samples = problem.loss, problem.samples
-        of_residuals = loss.residual_value(np.zeros(1), np.ones(1)) is not None
+        of_residuals = loss.of_target(0).residual_value(np.zeros(1), np.ones(1)) is not None
         value: Callable[[Vector, Vector], Any] = loss.residual_value if of_residuals else loss.value
         targets = tuple(t for t in (samples.y, problem.tail) if t is not None) if of_residuals else ()
         at, error = samples.predictions(coef, intercept, -problem.level, less=targets)

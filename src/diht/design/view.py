@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from diht.design.dense import SMALL, DenseDesign
 from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
-from diht.design.step import Step, Vector
+from diht.design.step import DualState, Step, Vector
 from diht.numerics.traffic import Traffic, Trips
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
@@ -331,27 +332,14 @@ class AffineView(AffineErrors, Design):
         return u, self._back(g, float(c.sum()))
 
     def block_step(
-        self,
-        step: Step,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        g: Vector,
-        rows: Index | None = None,
-        u: Vector | None = None,
-        fresh: bool = False,
+        self, step: Step, w: Vector, offset: float, dual: DualState, y: Vector, s: Vector, rows: Index | None = None
     ) -> float:
         """Update the dual variables of some rows, and ``g`` with them; see :meth:`Design.block_step`."""
         w, shift = self._raw(w)
         raw = np.zeros(self.shape[1])
-        total = self.base.block_step(step, w, offset - shift, alpha, y, s, raw, rows, u, fresh)
+        total = self.base.block_step(step, w, offset - shift, replace(dual, g=raw), y, s, rows)
         change = self._back(raw, total)
-        if fresh:
-            g[:] = change
-        else:
-            g += change
+        dual.g[:] = change if step.fresh else dual.g + change
         return total
 
     def weighted_gram(self, c: Vector) -> Vector:

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
@@ -180,7 +180,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
-        from diht.dask.cluster import WorkersLostError
+        from diht.dask.tasks import WorkersLostError
         from diht.estimators.there import problems_there
 
         design = data.samples.design
@@ -226,6 +226,11 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         if isinstance(self.loss, str) and self.loss.partition("(")[0] in names:
             return as_loss(self.loss)
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
+
+    def _targets_of(self, y: Array) -> Array:
+        """Return targets that were checked; a single one stands for each of several quantiles."""
+        one = y.ndim == 2 and y.shape[1] == 1
+        return np.asarray(self._loss().columns_of(column_or_1d(y, warn=True) if one else y))
 
     def _fitted_loss(self) -> Loss:
         """Return the loss of the problems that are solved."""

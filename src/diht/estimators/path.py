@@ -31,6 +31,7 @@ from diht.problem import Problem, Targets, normalised_weights
 from diht.result import Certificate, Result, used
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
+from diht.tables import Encoding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,6 +133,8 @@ class Path(Sequence[PathPoint]):
         What the models obey, whatever its k.
     classes : tuple
         The classes, sorted, where these are the targets: of two the second is the positive one.
+    encoding : Encoding, or None
+        How the columns of a table became the features, where they did.
     """
 
     points: tuple[PathPoint, ...]
@@ -140,6 +143,7 @@ class Path(Sequence[PathPoint]):
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
     classes: tuple[Any, ...] = field(default=(), repr=False)
+    encoding: Encoding | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         from diht.report.path import path_text  # what only some need is imported there
@@ -187,6 +191,19 @@ class Path(Sequence[PathPoint]):
         if not found:
             raise ValueError(f"lam must be one of {lams}, got {lam!r}")
         return found
+
+    @property
+    def counted(self) -> str:
+        """What k counts: "features", those of a table its columns, or "groups"."""
+        units = getattr(self.constraint, "unit", ())
+        own = self.encoding is not None and np.array_equal(units, self.encoding.groups)
+        return "features" if own or self.constraint.unit_size == 1 else "groups"
+
+    def columns(self, features: Indices) -> list[str]:
+        """Return the names of some features; of a table those of the columns that they come from, each once."""
+        if self.encoding is None:
+            return [self.feature_names[j] for j in features]
+        return [column.name for column in self.encoding.needed(features)]
 
     def coefficients(self) -> NDArray[Any]:
         """Return the coefficients, one row a point."""
@@ -241,11 +258,11 @@ class Path(Sequence[PathPoint]):
         columns: dict[str, Any] = {
             "k": [point.k for point in self],
             "lam": [point.lam for point in self],
-            "n_features": [len(point.support) for point in self],
+            "n_features": [len(self.columns(point.support)) for point in self],
             "objective": [point.objective for point in self],
             "lower_bound": [point.lower_bound for point in self],
             "relative_gap": [point.relative_gap for point in self],
-            "required": [len(point.certificate.required) for point in self],
+            "required": [len(self.columns(point.certificate.required)) for point in self],
             "status": [str(point.result.status) for point in self],
             "n_passes": [point.result.n_passes for point in self],
         }
@@ -263,7 +280,7 @@ class Path(Sequence[PathPoint]):
         ----------
         path : path-like
             The file, replaced as a whole if it is there.
-        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+        X : data frame, array-like or sparse matrix of shape (n_samples, n_features), optional
             Samples to score every model on, best such as were not used to fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Their targets; needed with X.
@@ -274,8 +291,10 @@ class Path(Sequence[PathPoint]):
             raise ValueError("X and y must be given together, or neither of them")
         tested = None
         if X is not None:
+            if self.encoding is not None:
+                X = self.encoding.encode(X)
             rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-            tested = Known(rows, np.asarray(y)).checked(self)
+            tested = Known(rows, np.asarray(self.loss.columns_of(np.asarray(y)))).checked(self)
         write_path_page(self, os.fspath(path), tested)
 
     def plot(self, lam: float | None = None) -> Figure:
@@ -303,7 +322,7 @@ class Path(Sequence[PathPoint]):
             coef=np.stack([point.sizes[used] for point in points]),
             axis=what + "\nof the standardised column" * points[0].certificate.scaled,
             required=np.stack([np.isin(used, point.certificate.required) for point in points]),
-            counted="features" if self.constraint.unit_size == 1 else "groups",
+            counted=self.counted,
         )
         return draw_path(steps, f"{self.loss.name} loss, lam={points[0].lam:g}")
 
@@ -406,7 +425,8 @@ def sparse_path(
         problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
         results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
-        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes)
+        encoding = given.encoder_.encoding_ if hasattr(given, "encoder_") else None
+        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes, encoding)
 
     kept = "the path has the points that were solved so far"
     with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:

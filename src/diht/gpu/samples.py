@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diht.design import DenseDesign, Step
+from diht.design import DenseDesign, DualState, Step
 from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram, Products, gram_of
 from diht.design.scatter import Scatter
@@ -386,17 +386,7 @@ class TorchSamples(Distant):
         """Compute ``X w`` and ``X'(s alpha)``."""
         return self.margins(w), self.pull(alpha)
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them; a part is a tensor of indices."""
         at = slice(None) if part is None else part
         raw, shift = self.raw(w)
@@ -406,21 +396,18 @@ class TorchSamples(Distant):
             self.design.count(1.0 - self.design.fraction(np.flatnonzero(w)))
         else:
             margins = self.matrix.matvec(on_device(raw, self.device), part) + (float(b) - shift)
-        old = alpha.tensor[at]
+        old = dual.alpha.tensor[at]
         given: tuple[Any, ...] = DeviceArray(old), DeviceArray(margins), DeviceArray(self.y.tensor[at])
         found: Any = step(*given)
         new = found.tensor
-        c = self.s.tensor[at] * (new if fresh else new - old)
+        c = self.s.tensor[at] * (new if step.fresh else new - old)
         total = float(pairwise_sum(c))
         change = self.back(as_numpy(self.matrix.rmatvec(c, part)), total)
         if step.store:
-            alpha.tensor[at] = new
-        if u is not None:
-            u.tensor[at] = margins
-        if fresh:
-            g[:] = change
-        else:
-            g += change
+            dual.alpha.tensor[at] = new
+        if dual.u is not None:
+            dual.u.tensor[at] = margins
+        dual.g[:] = change if step.fresh else dual.g + change
         return total
 
     def spectral_bound(self, part: Rows | None = None) -> float:

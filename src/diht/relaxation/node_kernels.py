@@ -2,7 +2,8 @@ r"""Nodes of a search tree on a Gram matrix, compiled: ridges, relaxation, bound
 
 `GramRelaxation` in :mod:`diht.relaxation.gram` does the same by numpy, a node at a time, but for the screening. With I the features
 inside and F the free ones, the relaxation is solved on the Schur complement :math:`S = M_{FF} - M_{FI} M_{II}^{-1} M_{IF}`:
-whatever ridges features inside have, they are used whole. The bound is then that of :math:`p_I = M_{II}^{-1} (h_I - M_{IF} p_F)`
+whatever ridges features inside have, they are used whole. With limits of coefficients those inside may meet theirs, and M is used
+as it is (see :mod:`diht.relaxation.limited_kernels`). The bound is then that of :math:`p_I = M_{II}^{-1} (h_I - M_{IF} p_F)`
 and :math:`p_F`, with all that rounding can have added to it taken off.
 """
 
@@ -18,6 +19,7 @@ from diht.constraints.kernels import threshold_scale
 from diht.design.base import UNIT
 from diht.design.gram import FLOOR
 from diht.design.kernels import Array, Integer, dot, jit, jit_inlined
+from diht.relaxation.limited_kernels import limited_magnitudes, minimise_within
 from diht.relaxation.quadratic import States, Vector
 from diht.relaxation.quadratic_kernels import (
     correlate,
@@ -34,6 +36,7 @@ FIGURES = 7
 INSIDE = 1e-3  # share of a ridge that a feature inside keeps
 # Ridges go to features whose share z of a place was undecided in the parent: weights are the roots of 4 z (1 - z) and a little.
 LEAST_WEIGHT = 0.1
+LEAST_LIMIT = 2.0**-960  # limits next to zero are no nearer: products with them are normal numbers
 WHOLE = 1e-9
 ACCURACY = 1e-9  # relative gap to which a relaxation is solved, at most
 USEFUL = 0.02  # of what separates its bound from the best objective
@@ -52,6 +55,9 @@ class Quadratic(NamedTuple):
     k: int
     rank: int
     margins: float  # for rounding, with which ridges are proved
+    limited: bool  # whether there are limits of coefficients
+    lower: Vector
+    upper: Vector
 
 
 class Batch(NamedTuple):
@@ -229,10 +235,13 @@ def solve_relaxation(S: Array, m: Integer, x: Array, c: Array, objective: float,
 
 @jit
 def certified(
-    M: Array, size: Array, error: float, lam: float, own: Array, inside: Integer, m: Integer, p: Array, c: Array
+    M: Array, size: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, order: Array, p: Array, c: Array
 ) -> tuple[float, float]:
-    """The bound at p and the safe one, as `GramRelaxation.bound` computes them; c is written in units of the roots."""
-    n = p.size
+    """The bound at p and the safe one, as `GramRelaxation.bound` computes them.
+
+    c is written in units of the roots; with limits, the roots of what it is worth between them, which change no faster than c.
+    """
+    n, lam = p.size, quadratic.lam
     sizes, x, state = np.empty(n + 1), np.empty(n), np.zeros(n, dtype=np.int8)
     last = correlate(M, 0.0, p, c)
     for i in range(n):
@@ -242,17 +251,30 @@ def certified(
         sizes[i] = np.sqrt(size[i] ** 2 + 0.5 * lam) / root * (1.0 + 1e-9) + FLOOR
         state[i] = i < inside
     sizes[n] = size[n] * (1.0 + 1e-9) + FLOOR
-    work = np.empty(n)
-    squares = squared_norm(c, state, m, work)
+    product, absolute, reach = sums(x, c, sizes)
+    if quadratic.limited:
+        lower, upper = scaled_limits(quadratic, own, order)
+        limited_magnitudes(c, lower, upper, c)
+    squares = squared_norm(c, state, m, np.empty(n)) * (1.0 + (16.0 * UNIT if quadratic.limited else 0.0))
     k = min(m + inside, n)
     least, norm = largest(sizes[:n], k) if k > 0 else np.inf, 0.0
     for i in range(n):  # ties may count once too often
         norm += sizes[i] ** 2 if sizes[i] >= least else 0.0
-    product, absolute, reach = sums(x, c, sizes)
     return safe_bound(
-        last, product, absolute, reach, count(x), squares, 0.0, 1.0, error + 8.0 * UNIT,
+        last, product, absolute, reach, count(x), squares, 0.0, 1.0, quadratic.error + 8.0 * UNIT,
         np.sqrt(norm) * (1.0 + 1e-9), m + inside,
     )  # fmt: skip
+
+
+@jit
+def scaled_limits(quadratic: Any, own: Array, order: Array) -> tuple[Array, Array]:
+    """The limits of a node's features in units of the roots of their ridges; those next to zero are no nearer."""
+    lower, upper = np.empty(own.size), np.empty(own.size)
+    for i in range(own.size):
+        root, low, high = np.sqrt(own[i]), quadratic.lower[order[i]], quadratic.upper[order[i]]
+        lower[i] = min(low * root, -LEAST_LIMIT) if low < 0.0 else 0.0
+        upper[i] = max(high * root, LEAST_LIMIT) if high > 0.0 else 0.0
+    return lower, upper
 
 
 @jit
@@ -330,6 +352,27 @@ def solve_settled(M: Array, inside: Integer, used: Integer, order: Array, p: Arr
         chosen[order[i]] = 1
 
 
+@jit
+def solve_limited(
+    M: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, order: Array, x: Array, goal: tuple[float, float]
+) -> tuple[int, Array]:
+    """Minimise under limits from x, as far as the best objective and a useful share make it worth while; steps, and places."""
+    n = own.size
+    K, roots, state, z = np.empty((n + 1, n + 1)), np.ones(n + 1), np.zeros(n, dtype=np.int8), np.zeros(n)
+    for i in range(n):
+        roots[i], state[i] = np.sqrt(own[i]), i < inside
+        x[i] *= roots[i]
+    for i in range(n + 1):
+        for j in range(n + 1):
+            K[i, j] = M[i, j] / (roots[i] * roots[j])
+    objective, useful = goal
+    lower, upper = scaled_limits(quadratic, own, order)
+    steps = minimise_within(K, (state, m, lower, upper), x, z, (objective, useful, ACCURACY), MOST_STEPS)
+    for i in range(n):
+        x[i] /= roots[i]
+    return steps, z
+
+
 @jit_inlined
 def solve_node(quadratic: Any, batch: Any, i: Integer, known: float, objective: float, ceiling: float) -> None:
     """Solve a node of a batch; see `solve_nodes`."""
@@ -346,12 +389,22 @@ def solve_node(quadratic: Any, batch: Any, i: Integer, known: float, objective: 
     z, y, slopes = np.zeros(free), np.zeros(free), np.empty(free)
     settled = m <= 0 or free <= m
     steps = 1
-    if settled:
-        solve_settled(M, inside, inside if m <= 0 else n, order, x, batch.chosen[i])
-    else:
+    if not settled:
         shares(p, ridges, order, inside, free, m, z)
         if n <= SHIFTED * quadratic.rank:
             shift(M, size, error, lam, z, inside, quadratic.margins, own)
+    if settled:
+        solve_settled(M, inside, inside if m <= 0 else n, order, x, batch.chosen[i])
+    if quadratic.limited:
+        for j in range(n):
+            x[j] = p[order[j]] if not settled else x[j]
+        whole = n if settled and m > 0 else inside
+        steps, places = solve_limited(
+            M, quadratic, own, whole, max(m, 0), order, x, (objective, 0.0 if settled else USEFUL)
+        )
+        for j in range(free):
+            z[j], y[j] = places[inside + j], x[inside + j]
+    elif not settled:
         roots = np.ones(n + 1)
         for j in range(n):
             roots[j] = np.sqrt(own[j])
@@ -363,7 +416,7 @@ def solve_node(quadratic: Any, batch: Any, i: Integer, known: float, objective: 
         for j in range(free):
             x[inside + j] = y[j] / roots[inside + j]
         fill_in(L, x)
-    value, safe = certified(M, size, error, lam, own, inside, m, x, c)
+    value, safe = certified(M, size, quadratic, own, inside, m, order, x, c)
     for j in range(d):
         p[j] = ridges[j] = 0.0
     for j in range(n):
@@ -374,7 +427,8 @@ def solve_node(quadratic: Any, batch: Any, i: Integer, known: float, objective: 
         found[MODEL] = model_of(M, inside, m, y, order, batch.chosen[i])
         if safe < ceiling:
             found[SCREENED] = screen(c, order, inside, m, safe, ceiling, batch.fixed[i])
-        shares(p, ridges, order, inside, free, m, z)
+        if not quadratic.limited:
+            shares(p, ridges, order, inside, free, m, z)
         found[FEATURE] = branching_feature(z, y, batch.fixed[i], order, inside, m)
 
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Features, Step
+from diht.design import DualState, Features, Step
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss, Pieces
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
@@ -411,17 +411,7 @@ class Samples(ABC):
         """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
 
     @abstractmethod
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: Any,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: Any, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, all or those of a part of the samples, and g = X'(s alpha) with them: `Design.block_step`."""
 
     # What visits samples one after the other, where they are in one piece

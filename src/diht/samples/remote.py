@@ -16,13 +16,14 @@ from diht.design.gram import SPARSE as SPARSE_PRODUCTS
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.design.scatter import Scatter
 from diht.design.spectral import WeightedRows, bound_of, has_small_gram
-from diht.design.step import Step
+from diht.design.step import DualState, Step
 from diht.design.view import DistantView
 from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.distant import Distant
+from diht.samples.intercept import root_in_batches
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.newton import Kinks, Look
@@ -40,6 +41,7 @@ Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _MOST_KINKS = 1_000  # samples at kinks whose rows travel
+_MANY_POINTS = 1_000  # at which slopes that only jump are asked for at once
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
 
@@ -555,6 +557,16 @@ class RemoteSamples(Distant):
         """Return ``f(samples, loss, rows, at)`` of every shard."""
         return self._ask(f, loss, rows.value, at)
 
+    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
+        """Search for the intercept; where l' is constant but for a jump, with as many points as one likes: they take a sort."""
+        if loss.pieces is None or loss.pieces.mu > 0.0:
+            return super()._by_batches(loss, u, start, noise)
+
+        def slopes(points: Vector) -> Vector:
+            return _added(self.asked(_slopes_by_jumps, loss, u, points))
+
+        return root_in_batches(slopes, start, noise, _MANY_POINTS)
+
     # Newton's method on few features
 
     def look(self, loss: Loss, u: Rows, centred: bool) -> Look:
@@ -732,27 +744,17 @@ class RemoteSamples(Distant):
         both = self._rows(Method("margins_and_pull"), w, alpha.value).value
         return RemoteRows(self.group.value(_item, both, 0)), _added(self.group.ask(_item, both, 1))
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Put updated dual variables in the place of the old ones, and g with them."""
-        rows, margins = (None if given is None else given.value for given in (part, u))
+        rows, margins = (None if given is None else given.value for given in (part, dual.u))
         self.design.count(1.0 if part is None else self.weight(part))
-        done = self._rows(_step, step, w, float(b), alpha.value, rows, margins, fresh).value
+        done = self._rows(_step, step, w, float(b), dual.alpha.value, rows, margins).value
         if step.store:
-            alpha.value = self.group.value(_item, done, 2)
-        if u is not None:
-            u.value = self.group.value(_item, done, 3)
+            dual.alpha.value = self.group.value(_item, done, 2)
+        if dual.u is not None:
+            dual.u.value = self.group.value(_item, done, 3)
         totals, changes = zip(*self.group.ask(_first_two, done), strict=True)
-        g[:] = _added(changes) if fresh else g + _added(changes)
+        dual.g[:] = _added(changes) if step.fresh else dual.g + _added(changes)
         return added(totals)
 
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
@@ -917,6 +919,14 @@ def _look(samples: MemorySamples, loss: Loss, u: Vector, centred: bool) -> tuple
     return float(s @ loss.value(u, y)), float(s @ a), samples.pull(a), *about
 
 
+def _slopes_by_jumps(samples: MemorySamples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    """Return the derivatives at some intercepts of a loss whose l' jumps, at u = y, from one end of F to the other."""
+    (low, high), s, jumps_at = loss.domain(samples.y), samples.s, samples.y - u
+    order = np.argsort(jumps_at)
+    before = np.concatenate([[0.0], np.cumsum((s * (high - low))[order])])
+    return float(s @ low) + before[np.searchsorted(jumps_at[order], points)]
+
+
 def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
     return np.array([float(samples.s @ loss.value(u + size * change, samples.y)) for size in sizes.tolist()])
 
@@ -966,11 +976,10 @@ def _step(
     alpha: Vector,
     part: Indices | None,
     u: Vector | None,
-    fresh: bool,
 ) -> tuple[float, Vector, Vector, Vector | None]:
     """Return the total, the change of g, and copies of the dual variables and of the margins, updated."""
-    alpha, u, g = alpha.copy(), None if u is None else u.copy(), np.zeros(samples.design.shape[1])
-    return samples.step(step, w, b, alpha, g, part, u, fresh), g, alpha, u
+    dual = DualState(alpha.copy(), np.zeros(samples.design.shape[1]), None if u is None else u.copy())
+    return samples.step(step, w, b, dual, part), dual.g, dual.alpha, dual.u
 
 
 def _predictions(

@@ -19,6 +19,7 @@ from diht.bounds.duality import Bound, feasible, least_rounding, lower_bound
 from diht.bounds.rule import Rule, SparseVector
 from diht.bounds.shift import FOUND, ShiftedPoint, own_ridges, problem_gram, shifted_ridges
 from diht.constraints.base import Constraint
+from diht.constraints.limits import Limits
 from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import never, refit
@@ -30,6 +31,7 @@ from diht.solvers.base import Start
 from diht.solvers.relaxed import Relaxed
 
 if TYPE_CHECKING:
+    from diht.relaxation import logistic_nodes
     from diht.relaxation.node_kernels import Batch
 
 __all__ = ["InPlay", "Leaf", "Nodes", "Part", "Proof", "Solved", "node_gram", "workers_for"]
@@ -53,6 +55,10 @@ _WHOLE = 1e-9  # a share of a place that differs from 0 or 1 by less counts as n
 # where the loss is smoothed, and with groups or signs.
 _EACH_NODE, _COMPILED_NODE, _NUMPY_STEP, _PRECISE, _NEWTON_STEP = 4e5, 5e4, 1e5, 4e6, 1e6
 _SMOOTHED, _GROUPED = 5.0, 8.0
+_FEW_LIMITED = 4  # nodes with limits of coefficients that are solved by numpy: tens of milliseconds each
+_EXPONENTIALS = 100.0  # of a sample in a step of Newton's method, compiled
+_LOGISTIC = 1  # as `Loss.kernel` has it
+_COPIED = 4e6  # entries of the features in play up to which compiled nodes have a copy of their own
 _THREADED = 20_000  # entries of X from which a second thread pays
 
 
@@ -152,6 +158,7 @@ class Nodes(ABC):
 
     stop: Callable[[], bool] = staticmethod(never)
     sparing = False  # whether memory is to be spared
+    few = 64  # nodes of a tree after which the others are solved by compiled steps
     many = False  # whether so many nodes are to come that compiling pays
     screening = True  # whether features may be decided by screening
 
@@ -209,6 +216,15 @@ class Nodes(ABC):
         """Return the roots of the ridges of a proof, in whose units places are shared; None where all are the same."""
         return None
 
+    def _states(self, parts: Sequence[Part]) -> tuple[NDArray[np.int8], int]:
+        """Which features in play are inside (1), free (0) and outside (-1) in some nodes, and how many may be inside."""
+        m, inside, outside = self.problem.constraint.free(self.problem.shape[1])
+        states = np.zeros((len(parts), self.problem.shape[1]), dtype=np.int8)
+        states[:, inside], states[:, outside] = 1, -1
+        for i, (_, included, excluded) in enumerate(parts):
+            states[i, included], states[i, excluded] = 1, -1
+        return states.take(self.features, 1), m + len(inside)
+
 
 class GramNodes(Nodes):
     """Nodes of the squared loss, on a Gram matrix; each with ridges of its own, where few features are left."""
@@ -216,6 +232,8 @@ class GramNodes(Nodes):
     def __init__(self, problem: Problem, features: Indices, ridges: Vector, known: Gram | None) -> None:
         super().__init__(problem, features)
         self.relaxation = GramRelaxation(problem, features, ridges, known)
+        if not problem.constraint.is_plain:
+            self.few = min(self.few, _FEW_LIMITED)
 
     def solve(self, constraint: Constraint, w: SparseVector, proof: Proof, objective: float) -> Found:
         """Minimise on the Gram matrix."""
@@ -257,27 +275,24 @@ class GramNodes(Nodes):
         """Solve them together by compiled code where there are many, on few features."""
         constraint, relaxation, d = self.problem.constraint, self.relaxation, self.problem.shape[1]
         small = relaxation.is_full and len(self.features) <= _RENEWED
-        if not (self.many and small and constraint.is_plain) or self.stop():
+        if not (self.many and small and constraint.plain is not None) or self.stop():
             return super().solve_all(parts, objective)
         from diht.relaxation.node_kernels import Batch, Quadratic, solve_nodes
 
-        m, inside, outside = constraint.free(d)
-        states, p, ridges = (
-            np.zeros((len(parts), d), dtype=np.int8),
-            np.zeros((len(parts), d)),
-            np.zeros((len(parts), d)),
-        )
-        states[:, inside], states[:, outside] = 1, -1
-        for i, (parent, included, excluded) in enumerate(parts):
+        states, k = self._states(parts)
+        p, ridges = np.zeros((2, len(parts), d))
+        for i, (parent, _, _) in enumerate(parts):
             assert isinstance(parent.proof, ShiftedPoint)
-            states[i, included], states[i, excluded] = 1, -1
             p[i, parent.w.support] = parent.w.values
             own = parent.proof.ridges or SparseVector(d, self.features, relaxation.ridges)
             ridges[i, own.support] = own.values
         gram, play = self._gram, self.features
+        none = np.full(d, np.inf)
+        within = Limits(-none, none) if constraint.limits is None else constraint.limits
+        limits = constraint.limits is not None, within.lower[play], within.upper[play]
         rank = self.problem.samples.n_weighted - self.problem.fit_intercept
-        quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, m + len(inside), rank, FOUND)
-        batch = Batch.of(states.take(play, 1), p.take(play, 1), ridges.take(play, 1))
+        quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, k, rank, FOUND, *limits)
+        batch = Batch.of(states, p.take(play, 1), ridges.take(play, 1))
         known = np.array([parent.bound for parent, _, _ in parts])
         solve_nodes(quadratic, batch, known, objective, objective if self.screening else np.inf)
         return (self._taken(part, batch, i, objective) for i, part in enumerate(parts))
@@ -315,6 +330,8 @@ def _is_clear(proved: Proved, objective: float) -> bool:
 
 class NewtonNodes(Nodes):
     """Nodes of any loss, few features in play."""
+
+    few = 16
 
     def __init__(self, problem: Problem, features: Indices, alpha: Rows) -> None:
         super().__init__(problem, features)
@@ -374,6 +391,71 @@ class NewtonNodes(Nodes):
             if solved or lost >= engine.value - best.value or engine.finished or self.stop():
                 break
         return best, proof, steps
+
+    # Many at a time
+
+    @cached_property
+    def _classified(self) -> logistic_nodes.Classified | None:
+        """The problem as compiled code has it: of a logistic loss, not too large for a copy of its own."""
+        part, own = self.in_play.problem, self.problem.constraint
+        kernel, entries = part.loss.kernel(), part.shape[0] * part.shape[1]
+        logistic = kernel is not None and kernel[0] == _LOGISTIC and part.n_targets == 1
+        if not (logistic and part.samples.whole and own.is_plain and self.in_play.is_compact and entries <= _COPIED):
+            return None
+        from diht.relaxation.logistic_nodes import Classified
+
+        design = part.samples.design
+        error, lost = design.rmatvec_error(1.0), design.rmatvec_error(0.0)
+        underflow = lost + 2.0**-1074 * np.sqrt(part.shape[0]) * design.column_norms()
+        columns = np.ascontiguousarray(part.design.toarray(copy=False).T)
+        return Classified(
+            columns,
+            part.samples.y,
+            part.samples.s,
+            part.lam,
+            0,
+            part.fit_intercept,
+            error,
+            underflow,
+            design.column_norms(),
+        )
+
+    def solve_all(self, parts: Sequence[Part], objective: float) -> Iterator[Solved]:
+        """Solve them together by compiled code where there are many."""
+        if not self.many or self._classified is None or self.stop():
+            return super().solve_all(parts, objective)
+        from diht.relaxation.logistic_nodes import BOUND, INTERCEPT, Batch, solve_nodes
+
+        states, k = self._states(parts)
+        problem, w = self._classified._replace(k=k), np.zeros((len(parts), self.problem.shape[1]))
+        for i, (parent, _, _) in enumerate(parts):
+            w[i, parent.w.support] = parent.w.values
+        batch = Batch.of(states, w.take(self.features, 1))
+        batch.found[:, INTERCEPT] = [
+            parent.proof.b if isinstance(parent.proof, Rule) else self.b for parent, _, _ in parts
+        ]
+        solve_nodes(problem, batch, np.array([parent.bound for parent, _, _ in parts]), objective)
+        left = np.flatnonzero(batch.found[:, BOUND] < objective)  # whose models' supports are nodes of their own
+        models = Batch.of(2 * batch.chosen[left] - 1, batch.w[left])
+        models.found[:, INTERCEPT] = batch.found[left, INTERCEPT]
+        solve_nodes(problem, models, np.zeros(len(left)), objective)
+        promises = np.full(len(parts), np.inf)
+        promises[left] = models.found[:, BOUND]
+        return (self._taken(part, batch, i, promises[i]) for i, part in enumerate(parts))
+
+    def _taken(self, part: Part, batch: logistic_nodes.Batch, i: int, promise: float) -> Solved:
+        """Return a node of a batch; where its parent proves more, it keeps that proof."""
+        (parent, inside, outside), d, play = part, self.problem.shape[1], self.features
+        bound, rounding, feature, steps, n, b, drift = batch.found[i].tolist()
+        w, at, step = (SparseVector.of(row[i]).among(play, d) for row in (batch.w, batch.at, batch.step))
+        proved = Proved(bound, rounding)
+        proof: Proof = Rule(at, b, self.problem.loss, step, drift)
+        if not bound >= parent.bound:
+            proved, proof = Proved(parent.bound, parent.rounding), parent.proof
+        feature = int(play[int(feature)]) if feature >= 0.0 else -1
+        leaf = Leaf(inside, outside, *proved, proof, w, feature, parent.feature < 0)
+        operations = _COMPILED_NODE + steps * self.problem.shape[0] * (_EXPONENTIALS + 0.5 * n**2)
+        return Solved(leaf, operations, play[batch.chosen[i] > 0], promise * (1.0 - 1e-9))
 
 
 def _by_rule(
