@@ -425,11 +425,11 @@ def test_what_cross_validation_refuses(client, settings, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("multiclass", ["shared", "ovr"])
-def test_three_classes(client, multiclass):
+@pytest.mark.parametrize("settings", [{}, {"multiclass": "ovr"}, {"loss": "multinomial"}], ids=repr)
+def test_three_classes(client, settings):
     X, _ = data(n=120, d=5)
     y = np.digitize(X[:, 0] - X[:, 3], [-0.5, 0.5])
-    settings = {"k": 2, "lam": 0.1, "multiclass": multiclass}
+    settings = {"k": 2, "lam": 0.1, **settings}
     agree(SparseClassifier(**settings).fit(*chunked(X, y, rows=50)), SparseClassifier(**settings).fit(X, y), 1e-7)
 
 

@@ -291,7 +291,11 @@ def test_csv_header_detection(tmp_path, text, names, rows):
         ("a,b,y\n1,nan,3\n", None, "line 2, column 'b': missing value 'nan'"),
         ("a,b,y\n1,2,3\n-inf,1,3\n", None, "line 3, column 'a': not a finite number: '-inf'"),
         ("1,?,3\n1,2,3\n", None, "line 1, column 'x1': missing value '?'"),
-        ("a,b,y\n1,2,3\n1,2,\n", None, "line 3, column 'y': missing value (empty cell)"),
+        (
+            "a,b,y\n1,2,3\n1,2,\n",
+            None,
+            "line 3, column 'y': missing value (empty cell); leave out rows without a target",
+        ),
         ("a,b,y\n1,2,inf\n1,2,3\n", None, "line 2, column 'y': not a finite number: 'inf'"),
         (
             "a,y\n1,2\n1,x\n",

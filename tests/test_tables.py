@@ -617,6 +617,47 @@ def test_scores_of_samples_that_were_not_fitted(tmp_path, capsys, monkeypatch):
     assert "argument --test-fraction: must be a number between 0 and 1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["52.5%", "-3 %"], [52.5, -3]),
+        (["$1,000.50", "-$7"], [1000.5, -7]),
+        (["1 234 567", "5\u202f000"], [1234567, 5000]),
+        (["1.234.567,5 €", "2,5 €"], [1234567.5, 2.5]),
+    ],
+)
+def test_numbers_as_spreadsheets_show_them(tmp_path, cells, numbers):
+    (tmp_path / "a.csv").write_text("x|c|y\n" + "".join(f"{cell}|u|{cell}\n" for cell in cells), encoding="utf-16")
+    table = read_table(tmp_path / "a.csv", texts=True)
+    assert [float(value) for value in table.X["x"]] == table.y.tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([f"{150 + i} cm,{i}" for i in range(30)], "texts among the numbers of 'x' (30 of 30, such as '150 cm')"),
+        ([f"({i}),{i}" if i % 2 else f"{i},{i}" for i in range(60)], "texts among the numbers of 'x' (30 of 60"),
+        ([f"{1 + i % 28}-Mar-2024,{i}" for i in range(30)], "holds dates in 'x', such as '1-Mar-2024'"),
+        (["1,2", "2,"], "line 3, column 'y': missing value (empty cell); leave out rows without a target"),
+        (["1,2\r3,4"], "its lines end in carriage returns alone"),
+    ],
+)
+def test_one_line_says_what_is_wrong(tmp_path, capsys, rows, says):
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *rows, ""]), newline="")
+    status, _, said = run(capsys, "fit", tmp_path / "a.csv", "--out", tmp_path / "out")
+    assert (status, said.count("\n")) == (2, 1)
+    assert says in said
+
+
+def test_lines_that_end_in_a_separator(tmp_path):
+    for text in ("a,b,y,\n1,u,3,\n2,v,4,\n", "a,b,y\n1,u,3,\n2,v,4\n"):
+        (tmp_path / "a.csv").write_text(text)
+        table = read_table(tmp_path / "a.csv", texts=True)
+        assert (table.target_names, table.y.tolist()) == (["y"], [3, 4])
+    (tmp_path / "a.txt").write_text("x,y\n1,2\n")
+    assert "a table is named .csv or .tsv" in refusal(read_table, tmp_path / "a.txt")
+
+
 def test_separators_and_commas(tmp_path):
     def columns(text, **settings):
         path = tmp_path / "a.csv"

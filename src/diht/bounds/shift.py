@@ -409,7 +409,9 @@ def _from_data(problem: Problem, p: Vector, ridges: Vector, features: Indices, c
         )
         terms = np.concatenate([[sums.square], 2.0 * p * q, bent * p])
         lost = 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * float(np.sum(np.abs(terms))) + 8.0 * (len(terms) + n) * _TINY
-        lost += 1.01 * (imbalance**2 + 2.0 * np.sqrt(heaviest * sums.square) * e + 2.0 * float(np.abs(p) @ error))
+        lost += 1.01 * (
+            imbalance * imbalance + 2.0 * np.sqrt(heaviest * sums.square) * e + 2.0 * float(np.abs(p) @ error)
+        )
         c, off = (q + bent)[features], error[features]
         return _less_rounding(problem, ridges, features, constraint, r, c, off, float(np.sum(terms)), lost)
 

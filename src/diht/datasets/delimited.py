@@ -7,11 +7,12 @@ import math
 import os
 import re
 from array import array
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from io import BytesIO
+from io import BytesIO, StringIO
 from itertools import chain, islice
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
@@ -45,6 +46,12 @@ _LARGE = 2**21  # bytes of a file that pandas reads sooner, its import included
 _GROWTH = 16.0  # bytes of memory for one of text, where pandas reads it
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?|[-+]?\d+(\.\d+)?")
 _DECIMAL = re.compile(r"[-+]?(\d+|(?=,\d))(,\d+)?([eE][-+]?\d+)?")
+_DOTTED = re.compile(r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?|[-+]?\d+(,\d+)?")  # 1.234.567,5
+_SIGNED = re.compile(r"([-+]?)[$€£¥]?\s*([-+]?\d[\d.,\s]*?)\s*[%$€£¥]?")  # $1, 5 %; spaces between thousands
+
+# How numbers may be written, and what dots and commas become.
+_FORMS = ((_THOUSANDS, ".", ""), (_DECIMAL, ".", "."), (_DOTTED, "", "."))
+_MARKS = re.compile(r"[,%$€£¥\s]|\..*\.")  # cells without any are numbers as Python has them, or texts
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -62,6 +69,14 @@ def _number(cell: str) -> float | None:
 
 
 def _lines(path: str, stream: BinaryIO) -> Iterator[str]:
+    mark = stream.read(2)
+    stream.seek(0)
+    if mark in (BOM_UTF16_LE, BOM_UTF16_BE):
+        try:
+            yield from StringIO(stream.read().decode("utf-16"), newline="")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text, and damaged UTF-16 ({error.reason}): save it as UTF-8") from None
+        return
     for number, raw in enumerate(stream, 1):
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -86,10 +101,16 @@ def _parsed(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
             if not cells or (len(cells) == 1 and not cells[0].strip()):
                 continue
             width = width or len(cells)
+            if len(cells) == width + 1 and not cells[-1].strip():  # lines that end in what separates cells
+                cells.pop()
             if len(cells) != width:
                 raise ValueError(f"{path}: line {reader.line_num}: {len(cells)} cells, where the first has {width}")
             yield reader.line_num, cells
     except csv.Error as error:
+        if "new-line character" in str(error):
+            raise ValueError(
+                f"{path}: its lines end in carriage returns alone: save it with ordinary line ends"
+            ) from None
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
 
 
@@ -98,7 +119,7 @@ def _delimiter(first: str) -> str:
     bare = re.sub(r'"[^"]*"', "", first)
     undecided = re.sub(r"(?<=\d),(?=\d)", "", bare)
     for text in (undecided, bare) if any(mark in bare for mark in ";\t") else (bare,):
-        for mark in ",;\t":
+        for mark in ",;\t|":
             if mark in text:
                 return mark
     return ","
@@ -133,10 +154,10 @@ def _numbered(width: int, targets: Sequence[Target] = ()) -> list[str]:
     return [f"x{j}" for j in range(width + len(lacking)) if j not in lacking]
 
 
-def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
+def _refuse_cell(path: str, line: int, name: str, cell: str, advice: str = "") -> NoReturn:
     what = "missing value" if _is_missing(cell) else "not a finite number:"
     shown = repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell.strip() else "(empty cell)"
-    raise _NotANumberError(f"{path}: line {line}, column {name!r}: {what} {shown}")
+    raise _NotANumberError(f"{path}: line {line}, column {name!r}: {what} {shown}{advice}")
 
 
 class _NotANumberError(ValueError):
@@ -175,7 +196,7 @@ def _targets(
     missing = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
     if missing is not None:
         if needed:
-            _refuse_cell(path, lines[missing], name, labels[missing])
+            _refuse_cell(path, lines[missing], name, labels[missing], "; leave out rows without a target")
         return None
     numbers = [_number(label) for label in labels]
     texts = [i for i, number in enumerate(numbers) if number is None]
@@ -223,6 +244,8 @@ class _Head:
         has_header = _is_header(cells, targets)
         names = [cell or f"x{j}" for j, cell in enumerate(cells)] if has_header else _numbered(len(cells))
         check_names(path, names)
+        if has_header and not targets and needs_target and not cells[-1]:  # lines that end in what separates cells
+            targets = [max(j for j, cell in enumerate(cells) if cell)]
         positions = find_targets(
             path, names, targets, has_header=has_header, needs_target=needs_target, n_features=n_features
         )
@@ -275,7 +298,7 @@ class _Head:
             stream.seek(0)
         free = free_memory() / _GROWTH
         content = stream.read(int(free) if math.isfinite(free) else -1)
-        columns = [] if stream.read(1) else _columns_by_pandas(content, self.delimiter)
+        columns = [] if b"\0" in content or stream.read(1) else _columns_by_pandas(content, self.delimiter)
         # A row that is too short misses its last cell.
         if len(columns) != len(self.names) + len(self.positions) or count_missing(columns[-1]):
             return None
@@ -305,18 +328,24 @@ class _Head:
 
 
 def _column(cells: Sequence[str | None], delimiter: str) -> Sequence[str | None]:
-    """Return the cells of a column, numbers with decimal commas, or commas between thousands, as Python has them.
+    """Return the cells of a column, numbers with decimal commas, commas between thousands, % or $ as Python has them.
 
     Where a comma may be either, as in 1,234, it is a decimal one beside semicolons and tabs, and between thousands beside commas.
     """
     present = [cell for cell in cells if cell]
-    if not any("," in cell for cell in present):
+    if not any(map(_MARKS.search, present)):
         return cells
-    both = ((_THOUSANDS, ""), (_DECIMAL, "."))
-    for pattern, mark in both if delimiter == "," else reversed(both):
-        if all(map(pattern.fullmatch, present)):
-            return [cell and cell.replace(",", mark) for cell in cells]
+    bare = {cell: _bare(cell) for cell in present}
+    for pattern, dot, comma in _FORMS if delimiter == "," else (_FORMS[1], _FORMS[0], _FORMS[2]):
+        if all(map(pattern.fullmatch, bare.values())):
+            return [cell and bare[cell].replace(".", dot).replace(",", comma) for cell in cells]
     return cells
+
+
+def _bare(cell: str) -> str:
+    """Return a number without a sign of a currency or of percent, and without spaces between its thousands."""
+    found = _SIGNED.fullmatch(cell)
+    return cell if found is None else found[1] + re.sub(r"(?<=\d)\s(?=\d{3}(\D|$))", "", found[2])
 
 
 def _columns_by_pandas(content: bytes, delimiter: str) -> list[Values]:

@@ -172,6 +172,69 @@ class AffineErrors(Features):
         return float((error + 4.0 * UNIT * size) * (1.0 + 16.0 * gamma(max(n, self.shape[1]))) + 4.0 * SMALLEST)
 
 
+class DistantView(AffineErrors):
+    """Columns that live elsewhere, in other processes or on a device, centred and scaled on the way.
+
+    Parameters
+    ----------
+    base : RowErrors
+        The columns as they are stored.
+    center, scale : array of shape (d,), or None
+    zeros : array of int
+        Columns that are constant and equal to their center.
+    """
+
+    base: Any
+
+    def __init__(self, base: Any, center: Vector | None, scale: Vector | None, zeros: Index) -> None:
+        self.base, self.center, self.scale, self.zeros = base, center, scale, zeros
+        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base."""
+        return int(self.base.nbytes)
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data, before they are centred and scaled."""
+        found: np.dtype[Any] = self.base.dtype
+        return found
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return float(self.base.passes)
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether there are centres."""
+        return self.center is not None
+
+    def count(self, passes: float) -> None:
+        """Count reads."""
+        self.base.count(passes)
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self.base.count_reads_of(part)
+
+    def occupied(self) -> Index:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        held = np.zeros(self.shape[1], dtype=bool) if self.center is None else self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
+
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return float(self.base.fraction(support))
+
+    def pieces(self, features: Index, most: float) -> list[Index]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        found: list[Index] = self.base.pieces(features, most)
+        return found
+
+
 class AffineView(AffineErrors, Design):
     r"""The matrix :math:`Z = (X - 1 m^\top) Q^{-1}` with :math:`m` the centers and :math:`Q` the diagonal of the scales.
 

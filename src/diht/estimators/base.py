@@ -186,7 +186,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         design = data.samples.design
         set_features(self, design.shape[1], data.names)
         set_groups(self, None)
-        problems, scale = problems_there(self, data, self._constraint(design.shape[1]), self._ridge)
+        problems, scale = problems_there(self, data, self._constraint(design.shape[1]))
         previous = self._previous(design.shape[1])
         tasks = FitTasks.of(self, given.X, given.y, given.sample_weight, len(problems))
         self._best: dict[str, Array] = {}

@@ -17,7 +17,7 @@ from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.design.scatter import Scatter
 from diht.design.spectral import WeightedRows, bound_of, has_small_gram
 from diht.design.step import DualState, Step
-from diht.design.view import AffineErrors
+from diht.design.view import DistantView
 from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
@@ -236,28 +236,10 @@ def _constants(samples: MemorySamples, features: Indices) -> Vector:
     return samples.design.constants(features)
 
 
-class RemoteView(AffineErrors):
+class RemoteView(DistantView):
     """Such columns, centred and scaled on the way."""
 
-    def __init__(self, base: RemoteColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
-        self.base: RemoteColumns = base
-        self.center, self.scale, self.zeros = center, scale, zeros
-        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the base."""
-        return self.base.nbytes
-
-    @property
-    def data_dtype(self) -> np.dtype[Any]:
-        """The type of the data, before they are centred and scaled."""
-        return self.base.dtype
-
-    @property
-    def passes(self) -> float:
-        """Reads of the whole of X so far."""
-        return self.base.passes
+    base: RemoteColumns
 
     @property
     def traffic(self) -> Trips:
@@ -265,31 +247,9 @@ class RemoteView(AffineErrors):
         return self.base.traffic
 
     @property
-    def is_centred(self) -> bool:
-        """Whether there are centres."""
-        return self.center is not None
-
-    @property
     def long_products(self) -> bool:
         """Whether those of the base are."""
         return self.base.long_products
-
-    def count(self, passes: float) -> None:
-        """Count reads."""
-        self.base.count(passes)
-
-    def count_reads_of(self, part: Features) -> None:
-        """Count what has been read of a compact copy as its fraction of X."""
-        self.base.count_reads_of(part)
-
-    def occupied(self) -> Indices:
-        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
-        held = self.base.known.occupied
-        return np.flatnonzero(held if self.center is None else held | (self.center != 0.0))
-
-    def fraction(self, support: Indices) -> float:
-        """Fraction of the stored entries that some features hold."""
-        return self.base.fraction(support)
 
     def gram_cost(self) -> float:
         """Return the number of multiplications of a Hessian that is formed from the stored entries."""
@@ -302,10 +262,6 @@ class RemoteView(AffineErrors):
     def constants(self, features: Indices) -> Vector:
         """Return the value of each of some columns that is constant, NaN for the others."""
         return self.base.constants(features)
-
-    def pieces(self, features: Indices, most: float) -> list[Indices]:
-        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
-        return self.base.pieces(features, most)
 
 
 def _base(design: Any) -> RemoteColumns:

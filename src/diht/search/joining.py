@@ -63,8 +63,10 @@ _NEAR = 0.8  # share of the reach up to which a sum of bounds on the answer will
 _WIDE = 100  # columns whose answers are formed together
 _FIRST, _FURTHER, _NEWTON = 2, 4, 20  # dual points that are tried for a feature: at first, then, on whole columns
 _GLANCE = 100  # features whose bounds are looked at where a better model is searched for
+_NEARER = 30  # and where the objective was minimised along each of many first
 _GLANCED = 1e6  # entries of columns along which the objective is minimised before that
 _PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled code, and their steps
+_MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
 _LEAST = 20  # steps of that, at most
 _WORTH_COMPILING = (
     5e5  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
@@ -181,7 +183,7 @@ class Joining:
             some = some[order[: walk.affordable(features[order])]]
         if len(some) > _GLANCE:
             change, self.t[some] = walk.least(self.units[some], self.effort)
-            some = some[np.argpartition(change, _GLANCE)[:_GLANCE]]
+            some = some[np.argpartition(change, _NEARER)[:_NEARER]]
         for better in [*walk.methods[:2], *walk.fits]:
             some = some[self.bounds[some] < self.target]
             self._improve(better, some)
@@ -354,7 +356,7 @@ class _Walk:
     @property
     def fits(self) -> list[_Method]:
         """What fits the models with each feature in compiled code: their objectives are as good as bounds then."""
-        if self._compiled is None:
+        if self._compiled is None or len(self.K) > _MOST_FITTED:
             return []
         return [_Method(self._fitted, self.problem.design, _AT_ONCE, True)]
 

@@ -46,6 +46,7 @@ _WHOLE_GRAM = 3000  # features up to which nodes work on the Gram matrix of all;
 # Of the objective: how much a bound may lose where its rule takes the place of the dual point, and however near to it.
 _TOLERABLE, _ROUNDED = 1e-4, 1e-12
 _CLEAR, _NEGLIGIBLE = 2e-11, 1e-3  # share of a bound, or of its distance to the best objective, that rounding may take
+_CLEAR_RULE = 1e-10  # the same of a bound whose dual point a rule has to give again
 _RENEWED = 300  # features up to which a node finds ridges of its own: a few factorisations of their Gram matrix
 _MOST_STEPS = 100
 _READS = 4.0  # of X, about, by a node whose working set is not all of it
@@ -322,9 +323,9 @@ class GramNodes(Nodes):
         return Solved(leaf, operations, play[batch.chosen[i] > 0], model * (1.0 - 1e-9), screened)
 
 
-def _is_clear(proved: Proved, objective: float) -> bool:
+def _is_clear(proved: Proved, objective: float, share: float = _CLEAR) -> bool:
     """Whether rounding takes so little off a bound that there is no need to look at the data."""
-    most = max(_CLEAR * proved.value, _NEGLIGIBLE * abs(objective - proved.value))
+    most = max(share * proved.value, _NEGLIGIBLE * abs(objective - proved.value))
     return proved.value > 0.0 and proved.rounding <= most
 
 
@@ -424,7 +425,7 @@ class NewtonNodes(Nodes):
         """Solve them together by compiled code where there are many."""
         if not self.many or self._classified is None or self.stop():
             return super().solve_all(parts, objective)
-        from diht.relaxation.logistic_nodes import BOUND, INTERCEPT, Batch, solve_nodes
+        from diht.relaxation.logistic_nodes import BOUND, INTERCEPT, ROUNDING, Batch, solve_nodes
 
         states, k = self._states(parts)
         problem, w = self._classified._replace(k=k), np.zeros((len(parts), self.problem.shape[1]))
@@ -441,7 +442,17 @@ class NewtonNodes(Nodes):
         solve_nodes(problem, models, np.zeros(len(left)), objective)
         promises = np.full(len(parts), np.inf)
         promises[left] = models.found[:, BOUND]
-        return (self._taken(part, batch, i, promises[i]) for i, part in enumerate(parts))
+        # A dual point follows from its rule but for the rounding of margins, which may count for more than that of X'(s alpha); as
+        # l'' <= |l'|, by the ratio of the terms of a margin to the number of samples. Where it is large, numpy solves the node.
+        extent = np.abs(batch.w) @ np.abs(problem.columns).max(axis=1, initial=0.0)
+        more = batch.found[:, ROUNDING] * np.maximum(2.0 * extent / len(problem.y) - 1.0, 0.0)
+        batch.found[:, BOUND] -= more
+        batch.found[:, ROUNDING] += more
+        clear = [_is_clear(Proved(*found), objective, _CLEAR_RULE) for found in batch.found[:, : ROUNDING + 1].tolist()]
+        return (
+            self._taken(part, batch, i, promises[i]) if clear[i] else self._solved(part, objective)
+            for i, part in enumerate(parts)
+        )
 
     def _taken(self, part: Part, batch: logistic_nodes.Batch, i: int, promise: float) -> Solved:
         """Return a node of a batch; where its parent proves more, it keeps that proof."""
