@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from diht import Problem
-from diht.design import Step, as_design
+from diht.design import DualState, Step, as_design
 from diht.losses import SmoothedHinge
 from kernels import text_like
 from measure import machine, median_ratio
@@ -147,10 +147,10 @@ def _sparse(loops: Any, threads: int, repeats: int) -> None:
     if product is not None:
         _show("CSR, u = Xw, beside MKL", lambda: design.matvec(w), product, megabytes, repeats)
     alpha, theirs, tau = np.zeros(n), np.zeros(n), 1e-2
-    step = Step(SmoothedHinge(), "explicit", tau)
+    step = Step(SmoothedHinge(), "explicit", tau, fresh=True)
 
     def fused_pass() -> None:
-        design.block_step(step, w, 0.0, alpha, problem.y, problem.s, g, fresh=True)
+        design.block_step(step, w, 0.0, DualState(alpha, g), problem.y, problem.s)
 
     def cpp_fused() -> None:
         numbers = (ctypes.c_double(value) for value in (1.0 / n, tau, 0.25))

@@ -21,7 +21,7 @@ import threading
 import warnings
 from itertools import pairwise
 from pathlib import Path
-from time import perf_counter, process_time, sleep
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -109,8 +109,16 @@ def count_trips() -> list[int]:
     return trips
 
 
+def kill(cluster: Any, random_state: random.Random) -> None:
+    """Kill one of the workers that have begun: one that has not is not begun again."""
+    begun = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in cluster.scheduler.workers]
+    if begun:
+        os.kill(random_state.choice(begun), signal.SIGKILL)
+
+
 def killed(times: int) -> int:
-    """Kill a worker at random moments of a fit; return how many answers were not those of one process."""
+    """Kill a worker at random moments of fits on one cluster; return how many answers were not those of one process."""
+    import dask
     import dask.array as da
     from distributed import Client, LocalCluster
 
@@ -123,15 +131,14 @@ def killed(times: int) -> int:
     given = da.from_array(X, chunks=(500, 60)), da.from_array(y, chunks=500)
     warnings.simplefilter("ignore")
     settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster):
+    patience = {"distributed.deploy.lost-worker-timeout": "5 minutes", "diht.lost-workers-timeout": "5 minutes"}
+    with dask.config.set(patience), LocalCluster(n_workers=2, **settings) as cluster, Client(cluster):
         began = perf_counter()
         SparseClassifier(k=5, lam=0.01).fit(*given)
         seconds = perf_counter() - began
         for i in range(times):
-            while len(pids := [nanny.pid for nanny in cluster.workers.values() if nanny.pid]) < 2:
-                sleep(0.1)
-            victim = random.Random(i).choice(pids)
-            timer = threading.Timer(random.Random(i).uniform(0.0, seconds), os.kill, (victim, signal.SIGKILL))
+            random_state = random.Random(i)
+            timer = threading.Timer(random_state.uniform(0.0, seconds), kill, (cluster, random_state))
             timer.start()
             began = perf_counter()
             there = SparseClassifier(k=5, lam=0.01).fit(*given)

@@ -19,12 +19,13 @@ import numpy as np
 import torch
 
 from diht import Problem, solve
+from diht.gpu.data import matrix_of
 from diht.gpu.matrix import Dense, Matrix, Sparse
 from diht.gpu.samples import TorchSamples
 from diht.losses import as_loss
 from diht.solvers import Relaxed
 
-PARTS = ("bandwidth", "dense", "sparse")
+PARTS = ("dense", "sparse", "streamed", "beside")
 
 
 def dense_matrix(n: int, d: int, device: str) -> Dense:
@@ -101,14 +102,70 @@ def copy_rate(device: str) -> float:
 
 
 def report(name: str, matrix: Matrix, y: torch.Tensor, loss: str, k: int, lam: float, times: int, limit: float) -> None:
-    relaxed = Relaxed(accuracy=1e-4)
+    relaxed, best = Relaxed(accuracy=1e-4), []
+
+    def whole() -> Any:
+        found = solve(problem_of(matrix, y, loss, k, lam), time_limit=limit)
+        best.append(found.trace.times().best)
+        return found
+
     solved, _ = seconds(lambda: solve(problem_of(matrix, y, loss, k, lam), relaxed, tol=0.0, time_limit=limit), times)
-    taken, result = seconds(lambda: solve(problem_of(matrix, y, loss, k, lam), time_limit=limit), times)
+    taken, result = seconds(whole, times)
     print(
-        f"  {name}, {loss}, lam = {lam:g}: relaxation {solved:.3f} s, best model {result.trace.times().best:.3f} s; all stages "
+        f"  {name}, {loss}, lam = {lam:g}: relaxation {solved:.3f} s, best model {median(best[1:] or best):.3f} s; all stages "
         f"{taken:.3f} s, objective {result.objective:.8f}, gap {result.relative_gap:.1e}, {result.n_passes:.1f} reads, "
         f"{result.status}",
         flush=True,
+    )
+
+
+def streamed(n: int, d: int, budget: float) -> None:
+    """Rows that do not fit: what products read in a second, beside copies from the same memory."""
+    X = np.empty((n, d), dtype=np.float32)
+    for first in range(0, n, 50_000):
+        X[first : first + 50_000] = torch.randn((min(50_000, n - first), d), device="cuda").cpu().numpy()
+    start = time.perf_counter()
+    matrix = matrix_of(X, torch.device("cuda"), budget)
+    made = time.perf_counter() - start
+    far = [part for part in matrix.parts if part.device.type == "cpu"]
+    host = far[0].X
+    there = torch.empty_like(host, device="cuda")
+    taken, _ = seconds(lambda: there.copy_(host, non_blocking=True), 5)
+    rate, moved = host.nbytes / taken, sum(part.nbytes for part in far)
+    print(
+        f"streamed {matrix.shape}, {matrix.nbytes / 1e9:.1f} GB, budget {budget / 1e9:.1f} GB: {len(matrix.parts)} blocks, "
+        f"{moved / 1e9:.1f} GB on the host, made in {made:.1f} s; copies {rate / 1e9:.1f} GB/s"
+    )
+    w, c = (torch.randn(m, dtype=torch.float64, device="cuda") for m in (d, n))
+    for name, work in (("Xw", lambda: matrix.matvec(w)), ("X'c", lambda: matrix.rmatvec(c))):
+        taken, _ = seconds(work, 3)
+        print(
+            f"  {name}: {taken:.3f} s, {moved / taken / 1e9:.1f} GB/s, {moved / taken / rate:.0%} of a copy", flush=True
+        )
+    y = targets(matrix, 20, 0.3, "logistic", d)
+    report("streamed", matrix, y, "logistic", 20, 1e-2, 1, 60.0)
+
+
+def beside(n: int, d: int, times: int) -> None:
+    """The same data on the device and on the cores of the host; scikit-learn's L1 logistic regression there."""
+    from sklearn.linear_model import LogisticRegression
+
+    matrix = dense_matrix(n, d, "cuda")
+    y = targets(matrix, 20, 0.3, "logistic", d)
+    print(f"dense {matrix.shape}, logistic, k = 20, lam = 0.01")
+    report("device", matrix, y, "logistic", 20, 1e-2, times, 60.0)
+    X, labels = matrix.X.cpu().numpy(), y.cpu().numpy()
+    taken, result = seconds(lambda: solve(Problem(X, labels, "logistic", 20, 1e-2)), 3)
+    print(f"  host: {taken:.3f} s, objective {result.objective:.8f}, gap {result.relative_gap:.1e}", flush=True)
+    largest = float(np.abs(X.T @ labels.astype(np.float32)).max()) / (2.0 * n)
+    model = LogisticRegression(
+        C=1.0 / (0.5 * largest * n), l1_ratio=1.0, solver="saga", tol=1e-3, max_iter=100, n_jobs=-1
+    )
+    start = time.perf_counter()
+    model.fit(X, labels)
+    used, epochs = int(np.count_nonzero(model.coef_)), int(model.n_iter_[0])
+    print(
+        f"  scikit-learn, L1, saga: {time.perf_counter() - start:.1f} s, {used} features, {epochs} epochs", flush=True
     )
 
 
@@ -119,6 +176,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=10**4)
     parser.add_argument("--sparse-rows", type=int, default=10**7)
     parser.add_argument("--sparse-columns", type=int, default=10**6)
+    parser.add_argument("--budget", type=float, default=2e9, help="bytes of the device that streamed rows may take")
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds of a fit at most")
     args = parser.parse_args()
@@ -141,6 +199,12 @@ def main() -> None:
         for loss, lam in (("logistic", 1e-3), ("smoothed_hinge", 1e-3)):
             y = targets(matrix, 100, 1.0, loss, 1000)
             report("CSR", matrix, y, loss, 100, lam, args.times, args.limit)
+        del matrix
+        torch.cuda.empty_cache()
+    if "streamed" in args.parts:
+        streamed(args.rows, args.columns // 5, args.budget)
+    if "beside" in args.parts:
+        beside(args.rows // 5, args.columns // 5, args.times)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from diht import Problem
 from diht.constraints.selection import top_k
-from diht.design import Step
+from diht.design import DualState, Step
 from diht.losses import SmoothedHinge
 from diht.solvers import DIHT, IHT, SDIHT, Solver, Start
 from measure import Row, median_ratio
@@ -46,10 +46,10 @@ def iteration_costs(k: int = 600, lam: float = 2e-4, repeats: int = 9) -> list[R
     ):
         rows.append(Row(name, *median_ratio(epoch_of(solver, problem), scipy_product, repeats)))
     alpha, g = np.zeros(X.shape[0]), np.zeros(X.shape[1])
-    step = Step(SmoothedHinge(), "explicit", 1e-2)
+    step = Step(SmoothedHinge(), "explicit", 1e-2, fresh=True)
 
     def fused_pass() -> None:
-        problem.design.block_step(step, w, 0.0, alpha, problem.y, problem.s, g, fresh=True)
+        problem.design.block_step(step, w, 0.0, DualState(alpha, g), problem.y, problem.s)
 
     rows.append(Row("the fused pass alone", *median_ratio(fused_pass, scipy_product, repeats)))
     return rows

@@ -37,6 +37,7 @@ from diht import (
 )
 from diht.constraints.groups import constrained
 from diht.datasets import atomic_write
+from diht.losses import ALL_LOSSES
 from diht.result import Status
 from instances import autoregressive
 from regression import tasks
@@ -47,8 +48,8 @@ _WORSE = 1e-9  # of an objective
 _STEPS = 100  # of methods that end at no optimum
 _DEFAULT_TOL = 1e-4  # of the tasks of regression.py
 
-REGRESSION = "squared", "huber", "poisson"
-LOSSES = (*REGRESSION, "logistic", "hinge", "smoothed_hinge", "squared_hinge")
+REGRESSION = [name for name, kind in ALL_LOSSES.items() if kind().task == "regression"]
+LOSSES = ("squared", "huber", "poisson", "logistic", "hinge", "smoothed_hinge", "squared_hinge")
 CONSTRAINTS = "plain", "keep", "plain", "groups", "sign", "keep groups sign"
 ITERATIVE = "diht", "sdiht", "iht", "htp", "svrght"
 # The numbers of losses, constraints and doors have no common factor, so that any two meet within the first 91 problems.
@@ -107,12 +108,12 @@ def figures(result: Any) -> tuple[float, float, str]:
 # Problems
 
 
-def draw(number: int) -> Case:
-    """The problem of a number."""
+def draw(number: int, loss: str | None = None) -> Case:
+    """The problem of a number; with that loss, where one is given."""
     seed = _SEEDS.get(number, number)
     rng = np.random.default_rng(seed)
-    several = number >= COUNT - _SEVERAL
-    loss = "multinomial" if several else LOSSES[number % len(LOSSES)]
+    several = loss is None and number >= COUNT - _SEVERAL
+    loss = loss or ("multinomial" if several else LOSSES[number % len(LOSSES)])
     kind = "plain" if several else CONSTRAINTS[number % len(CONSTRAINTS)]
     door = ("auto", "path", "cv")[number % 3] if several else DOORS[number % len(DOORS)]
     n, d = int(rng.integers(30, 151)), int(rng.integers(5, 61))
@@ -154,13 +155,17 @@ def _constraint(rng: np.random.Generator, kind: str, d: int) -> dict[str, np.nda
 def _targets(rng: np.random.Generator, loss: str, y: np.ndarray) -> np.ndarray:
     """Targets of a loss, from a signal with noise."""
     y = y / y.std()
-    if loss == "poisson":
+    if loss in ("gamma", "tweedie"):
+        return np.exp(np.clip(y, -3.0, 3.0)) * (rng.random(len(y)) < (0.8 if loss == "tweedie" else 1.0))
+    if loss in ("poisson", "negative_binomial"):
         return rng.poisson(np.exp(np.clip(y, -3.0, 3.0))).astype(np.float64)
     if loss == "huber":
         return y + 5.0 * rng.standard_normal(len(y)) * (rng.random(len(y)) < 0.1)
     if loss == "multinomial":
         return np.digitize(y, np.quantile(y, [0.3, 0.6, 0.8][: rng.integers(2, 4)]))
-    return y if loss == "squared" else np.where(y > np.quantile(y, rng.choice([0.3, 0.5])), 1.0, -1.0)
+    if loss in ("squared", "quantile"):
+        return y
+    return np.where(y > np.quantile(y, rng.choice([0.3, 0.5])), 1.0, -1.0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 """Does any swap of two features improve the models of `auto`? An audit that shares no code with its search.
 
-    python benchmarks/swap_audit.py --data FOLDER --out audit.json [reuters-money-fx leukemia ...]
-    python benchmarks/swap_audit.py --out audit.json --table      # what is in the file, as a table
+    python benchmarks/swap_audit.py --data FOLDER --out audit.jsonl [--jobs 16] [reuters-money-fx leukemia ...]
+    python benchmarks/swap_audit.py --out audit.jsonl --table     # what is in the file, as a table
 
 FOLDER holds a folder for each data set. A case is a data set, its columns (raw, or scaled to a standard deviation of one, those of
-text after its entries have become 0 and 1), a loss, k and lam; --columns, --losses, --ks and --lams choose among them. Cases that
-the file has are left out, so that a run that was interrupted goes on; --again repeats them.
+text after its entries have become 0 and 1), a loss, k and lam; --columns, --losses, --ks and --lams choose among them. The file has
+a line for each case, written when it is done; cases that it has are left out, so that a run that was interrupted goes on; --again
+repeats them, and the last line counts. --jobs processes with one thread each work side by side.
 
 For a model each of its k features is left out in turn and the others are fitted. From there the objective is minimised along every
 other column alone, exactly, and the --top best columns join in turn, all coefficients and the intercept fitted by Newton's method.
@@ -17,11 +18,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
@@ -32,6 +37,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from diht import SparseClassifier, SparseRegressor
 from diht.datasets import read_table
+from peers import ONE_THREAD
 
 TEXT = {
     "reuters-money-fx": "reuters.trn.bz2",
@@ -273,7 +279,7 @@ def audit(case: Case, X: Any, y: Vector, top: int) -> dict[str, Any]:
     """Fit a model, and look at its swaps."""
     make = SparseRegressor if case.name in NUMBERS else SparseClassifier
     start = process_time()
-    model = make(case.k, case.lam, loss=case.loss, standardize=False).fit(X, y)
+    model = make(case.k, case.lam, loss=case.loss, standardize=False, n_jobs=1).fit(X, y)
     fitted = process_time()
     oracle = Oracle.of(X, y, case.loss, case.lam)
     best = oracle.fit(model.support_)
@@ -317,40 +323,68 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     yield f"\n{len(rows)} models; {len(bad)} that a swap improves, by up to {max((row['gain'] for row in bad), default=0.0):.2%}."
 
 
+def chosen(args: argparse.Namespace, done: Iterable[str]) -> list[Case]:
+    """The cases that are wanted and not done, those of a data set together, models of many features first."""
+    found = []
+    for name, columns in product(args.names, args.columns):
+        losses = LOSSES["regression" if name in NUMBERS else "classification"]
+        wanted = [loss for loss in losses if loss in args.losses]
+        found += [
+            Case(name, columns, loss, k, lam) for k, loss, lam in product(sorted(args.ks)[::-1], wanted, args.lams)
+        ]
+    return [case for case in found if args.again or case.key not in done]
+
+
+def run(case: Case, folder: Path, top: int) -> dict[str, Any]:
+    """Audit a case, with the data of the last one if they are the same."""
+    warnings.simplefilter("ignore", ConvergenceWarning)
+    return audit(case, *_loaded(folder, case.name, case.columns), top)
+
+
+_loaded = lru_cache(1)(load)
+
+
+def recorded(file: Path) -> dict[str, dict[str, Any]]:
+    """What a file has, by the names of cases."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    rows = [json.loads(line) for line in lines]
+    return {Case(*(row[field] for field in Case._fields)).key: row for row in rows}
+
+
+def told(key: str, row: dict[str, Any]) -> str:
+    """A case in a line."""
+    swap = f", {row['swap']} to {row['swapped']:.7f}" if row["swap"] else ""
+    found = f"{row['objective']:.7f}, {row['improving']} of {row['tried']} swaps improve{swap}"
+    return f"{key}: {found}, {row['fit_seconds']} s"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", default=NAMES, help="data sets")
     parser.add_argument("--data", type=Path, help="folder of the data sets")
-    parser.add_argument("--out", type=Path, required=True, help="JSON file of the results")
+    parser.add_argument("--out", type=Path, required=True, help="file of the results")
     parser.add_argument("--table", action="store_true", help="print what the file has")
     parser.add_argument("--again", action="store_true", help="repeat cases that the file has")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--columns", nargs="+", default=["raw", "scaled"], choices=["raw", "scaled"])
     parser.add_argument("--losses", nargs="+", default=list(FORMULAS), choices=list(FORMULAS))
     parser.add_argument("--ks", nargs="+", type=int, default=[5, 15, 40])
     parser.add_argument("--lams", nargs="+", type=float, default=[1e-2, 1e-3, 1e-4])
     parser.add_argument("--top", type=int, default=100, help="columns that join for each that leaves")
     args = parser.parse_args()
-    rows: dict[str, dict[str, Any]] = json.loads(args.out.read_text()) if args.out.exists() else {}
     if not args.table:
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        for name, columns in product(args.names, args.columns):
-            losses = LOSSES["regression" if name in NUMBERS else "classification"]
-            wanted = (loss for loss in losses if loss in args.losses)
-            cases = [Case(name, columns, *rest) for rest in product(wanted, args.ks, args.lams)]
-            cases = [case for case in cases if args.again or case.key not in rows]
-            X, y = load(args.data, name, columns) if cases else (None, None)
-            for case in cases:
-                rows[case.key] = row = audit(case, X, y, args.top)
-                args.out.write_text(json.dumps(rows, indent=1))
-                print(f"{case.key}: {row['objective']:.7f}, {row['improving']} of {row['tried']} swaps improve", end="")
-                print(
-                    f", {row['swap']} to {row['swapped']:.7f}" if row["swap"] else "",
-                    f"{row['fit_seconds']} s",
-                    flush=True,
-                )
+        cases = chosen(args, recorded(args.out))
+        with ProcessPoolExecutor(args.jobs, get_context("spawn")) as pool, args.out.open("a") as file:
+            case_of = {pool.submit(run, case, args.data, args.top): case for case in cases}
+            for future in as_completed(case_of):
+                row = future.result()
+                print(json.dumps(row), file=file, flush=True)
+                print(told(case_of[future].key, row), flush=True)
+    rows = recorded(args.out)
     print(*table(list(rows.values())), sep="\n")
     return int(any(row["improving"] for row in rows.values()))
 
 
 if __name__ == "__main__":
+    os.environ.update(ONE_THREAD)
     sys.exit(main())

@@ -49,6 +49,7 @@ myst_heading_anchors = 3
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+default_role = "code"  # what docstrings and examples put in single backquotes
 autodoc_typehints = "none"  # the docstrings have them
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"

@@ -29,12 +29,12 @@ from diht.losses import Hinge, Huber, Logistic, Quantile, SmoothedHinge, Squared
 u, zero, one = np.linspace(-3, 3, 301), np.zeros(301), np.ones(301)
 fig, (left, right) = plt.subplots(1, 2, figsize=(7, 3), layout="constrained")
 for loss in (Squared(), Huber(), Quantile(q=0.9)):
-    left.plot(u, loss.value(u, zero), label=str(loss))
+    left.plot(u, loss.value(u, zero), label=loss.name)
 for loss in (Logistic(), SmoothedHinge(), Hinge()):
-    right.plot(u, loss.value(u, one), label=str(loss))
-left.set(xlabel="prediction minus target", ylim=(0, 5))
+    right.plot(u, loss.value(u, one), label=loss.name)
+left.set(xlabel="prediction minus target", ylim=(0, 8))
 right.set(xlabel="margin y u", ylim=(0, 4))
-left.legend()
+left.legend(loc="upper center")
 right.legend()
 plt.show()
 

@@ -46,7 +46,7 @@ model = SparseClassifier(
 model.fit(X, repaid)
 for j in model.support_:
     print(f"{names[j]:10} {model.coef_[0, j]: .4f}")
-print(model.certificate_)
+print(f"\n{model.certificate_}")
 
 # %%
 # Points: whole numbers, at most five in size, for every unit of a feature. Slope and intercept turn their sum into a risk. A card

@@ -44,4 +44,16 @@ model.print()
 # %%
 # What is proved, for each equation.
 for name, equation in zip("xyz", model.optimizer.optimizer.estimators_, strict=True):
-    print(f"{name}': {equation.best_k_} terms; {equation.certificate_}")
+    print(f"{name}': {equation.best_k_} terms\n{equation.certificate_}\n")
+
+# %%
+# The equations found, solved from a start of their own: the same attractor.
+import matplotlib.pyplot as plt
+
+found = model.simulate([5.0, -5.0, 20.0], t)
+fig, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+axes.plot(observed[:, 0], observed[:, 2], ".", markersize=2, color="0.7", label="observed")
+axes.plot(found[:, 0], found[:, 2], linewidth=0.9, label="equations found")
+axes.set(xlabel="x", ylabel="z")
+axes.legend()
+plt.show()

@@ -62,8 +62,7 @@ class Browser:
     def open(self, path, width=1280, height=900, dark=False):
         """Load a file afresh at a width and in a colour scheme; what it complains of is in `complaints`."""
         self.resize(width, height)
-        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
-        self.call("Emulation.setEmulatedMedia", features=scheme)
+        self.prefer(dark)
         self.events.clear()
         self.call("Page.navigate", url=Path(path).resolve().as_uri())
         self._wait(lambda message: message.get("method") == "Page.loadEventFired")
@@ -73,6 +72,11 @@ class Browser:
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 700
         )
+
+    def prefer(self, dark):
+        """Ask for a colour scheme."""
+        scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
+        self.call("Emulation.setEmulatedMedia", features=scheme)
 
     def layout(self):
         """Return what `layout.js` finds: overlapping texts, clipped blocks, broken images, and by how much the page is too wide."""
@@ -85,10 +89,13 @@ class Browser:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
-    def screenshot(self, path, whole=True):
-        """Write a PNG file of the page."""
-        picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        Path(path).write_bytes(base64.b64decode(picture["data"]))
+    def keep(self, *names):
+        """Write a picture of the whole page, named by some words, where DIHT_SCREENSHOTS names a folder for pictures."""
+        if folder := os.environ.get("DIHT_SCREENSHOTS"):
+            picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            file = "-".join(str(name).replace(" ", "-") for name in names) + ".png"
+            (Path(folder) / file).write_bytes(base64.b64decode(picture["data"]))
 
     def key(self, name, code):
         """Press a key and let it go."""

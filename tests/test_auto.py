@@ -4,6 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from cases import LOSSES
 from diht import Problem, solve
@@ -30,6 +31,7 @@ from diht.solvers.auto.stages import (
     RelaxationRounding,
     RelaxationSolution,
     Reselection,
+    Restarts,
     RidgeRounding,
     RowSample,
     Shift,
@@ -175,6 +177,16 @@ def wide_and_weak() -> Problem:
     return Problem(X, X[:, :20].sum(axis=1) + 0.5 * rng.standard_normal(500), Squared(), 20, 1e-3, n_threads=1)
 
 
+def words_of_topics() -> Problem:
+    """Words that stand for each other where they are of one topic, divided by their standard deviations."""
+    rng = np.random.default_rng(0)
+    topic, documents = rng.integers(20, size=3000), rng.random((700, 20)) < 0.15
+    X = (rng.random((700, 3000)) < np.where(documents[:, topic], 0.12, 0.004)).astype(np.float64)
+    signal = documents @ rng.standard_normal(20)
+    y = np.where(signal - np.median(signal) + 0.3 * rng.logistic(size=700) > 0.0, 1.0, -1.0)
+    return Problem(sp.csr_array(X / X.std(axis=0)), y, Logistic(), 20, 1e-3, None, True, n_threads=1)
+
+
 # For each stage a problem where it helps, what it improves by how much of the objective, and one to which it does not apply.
 CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
     RowSample: (drawn(Logistic(), 200_000, 21, 3, 0.5, 2.0, 1e-2, 1), "objective", 0.3, medium(Logistic())),
@@ -211,6 +223,7 @@ CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
         medium(Squared()),
     ),
     SwapOptimality: (Problem(*scaled_words(0, 200, 150), Logistic(), 10, 1e-3, None, True), "objective", 0.01, None),
+    Restarts: (words_of_topics(), "objective", 0.001, medium(Logistic())),
     Branching: (drawn(Logistic(), 60, 15, 4, 0.7, 1.0, 1e-3, 5), "bound", 0.01, None),
 }
 

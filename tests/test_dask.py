@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import threading
 import warnings
 from itertools import pairwise
 from time import sleep
@@ -424,11 +425,11 @@ def test_what_cross_validation_refuses(client, settings, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("multiclass", ["shared", "ovr"])
-def test_three_classes(client, multiclass):
+@pytest.mark.parametrize("settings", [{}, {"multiclass": "ovr"}, {"loss": "multinomial"}], ids=repr)
+def test_three_classes(client, settings):
     X, _ = data(n=120, d=5)
     y = np.digitize(X[:, 0] - X[:, 3], [-0.5, 0.5])
-    settings = {"k": 2, "lam": 0.1, "multiclass": multiclass}
+    settings = {"k": 2, "lam": 0.1, **settings}
     agree(SparseClassifier(**settings).fit(*chunked(X, y, rows=50)), SparseClassifier(**settings).fit(X, y), 1e-7)
 
 
@@ -544,42 +545,78 @@ def test_nothing_else_gathers_the_rows(client):
         SparseRegressor(k=2).fit(dX, y)
 
 
-@pytest.mark.linux
-def test_a_worker_that_is_killed(monkeypatch):
-    """Another one takes over its rows, and the answer is the same."""
-    X, y = data(n=300, d=30)
-    settings = {"k": 4, "lam": 0.01}
-    here = SparseClassifier(**settings).fit(X, y)
-    with warnings.catch_warnings():
+@pytest.fixture
+def mortals(monkeypatch):
+    """Two workers in processes of their own, which begin again when they are killed; however slow the machine is."""
+    patience = {"distributed.deploy.lost-worker-timeout": "5 minutes", "diht.lost-workers-timeout": "5 minutes"}
+    with warnings.catch_warnings(), dask.config.set(patience):
         warnings.simplefilter("ignore")
         with (
             LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as cluster,
-            Client(cluster) as client,
+            Client(cluster),
         ):
-            victim = next(iter(client.run(os.getpid).values()))
-            clusters = watched_clusters(monkeypatch)
-            within_a_fit(monkeypatch, lambda: os.kill(victim, signal.SIGKILL))
-            there = SparseClassifier(**settings).fit(*chunked(X, y))
-            assert clusters[0].losses > 0
-    agree(there, here)
+            yield cluster
 
 
-class Once:
-    """Does something when it is first asked whether to stop."""
+def kill(cluster, at_least=1):
+    """Kill all workers, once there are so many, and wait until the scheduler has noticed."""
+    known = cluster.scheduler.workers
+    while len(known) < at_least:
+        sleep(0.01)
+    gone = list(known)
+    for nanny in list(cluster.workers.values()):
+        if nanny.worker_address in gone:
+            os.kill(nanny.pid, signal.SIGKILL)
+    while set(gone) & set(known):
+        sleep(0.01)
+
+
+@pytest.mark.linux
+def test_workers_that_are_killed_three_times(mortals, monkeypatch):
+    """Others take over their rows, also where for a moment there is no worker at all, and the answers are the same."""
+    X, y = data(n=300, d=30)
+    settings, given = {"k": 4, "lam": 0.01}, chunked(X, y)
+    here, clusters = SparseClassifier(**settings).fit(X, y), watched_clusters(monkeypatch)
+    within_a_fit(monkeypatch, lambda: kill(mortals, 2), lambda: kill(mortals))
+    agree(SparseClassifier(**settings).fit(*given), here)
+    within_a_fit(monkeypatch, lambda: kill(mortals))
+    agree(SparseClassifier(**settings).fit(*given), here)
+    assert clusters[0].losses >= 3
+    assert clusters[1].losses >= 1
+
+
+@pytest.mark.linux
+def test_workers_that_are_killed_while_they_load(mortals):
+    """Blocks that no worker could be found for are loaded by those that join."""
+    X, y = data(n=300, d=30)
+    timer = threading.Timer(0.3, kill, [mortals])
+    slow = [[dask.delayed(slowly)(part) for part in np.split(given, 4)] for given in (X, y)]
+    timer.start()
+    agree(SparseClassifier(k=4, lam=0.01).fit(*slow), SparseClassifier(k=4, lam=0.01).fit(X, y))
+    timer.join()
+
+
+def slowly(part):
+    sleep(0.5)
+    return part
+
+
+class InTurn:
+    """Does one thing after the other, each time it is asked whether to stop."""
 
     def __init__(self, what):
-        self.what = what
+        self.what = list(what)
 
     def __call__(self):
-        what, self.what = self.what, None
-        if what is not None:
-            what()
+        if self.what:
+            self.what.pop(0)()
         return False
 
 
-def within_a_fit(monkeypatch, what):
-    """Do something after the first step of the next fit."""
-    monkeypatch.setattr("diht.estimators.base.solve", lambda *args: solve(*args, stop=Once(what)))
+def within_a_fit(monkeypatch, *what):
+    """Do something after each of the first steps of the next fit."""
+    stop = InTurn(what)
+    monkeypatch.setattr("diht.estimators.base.solve", lambda *args: solve(*args, stop=stop))
 
 
 def watched_clusters(monkeypatch):
@@ -605,11 +642,14 @@ def test_a_worker_that_joins(monkeypatch):
 
 def test_all_workers_lost(monkeypatch):
     """One line says so, and the next call begins at the best model so far."""
-    monkeypatch.setattr("diht.dask.cluster._PATIENCE", 0.2)
-    monkeypatch.setattr("diht.dask.cluster._LOOK", 0.2)
+    monkeypatch.setattr("diht.dask.cluster.LOOK", 0.2)
     X, y = data(n=200, d=5)
     settings = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(**settings, processes=False) as cluster, Client(cluster) as client:
+    with (
+        dask.config.set({"diht.lost-workers-timeout": "200 ms"}),
+        LocalCluster(**settings, processes=False) as cluster,
+        Client(cluster) as client,
+    ):
         model = SparseClassifier(k=2, lam=0.01, tol=1e-10)
         given = chunked(X, y)
 

@@ -22,6 +22,7 @@ from hypothesis.extra.numpy import arrays
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from diht.datasets import Table, atomic_write, load_breast_cancer, read_table
+from diht.tables.frame import as_numbers
 
 DATA = Path(os.environ.get("DIHT_DATA", Path(__file__).resolve().parents[2] / "shared" / "data"))
 COMPRESS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -225,6 +226,14 @@ def test_svmlight_round_trip(tmp_path, X, zero_based, data):
 # CSV
 
 
+@pytest.fixture(params=["rows", "pandas"])
+def reader(request, monkeypatch):
+    """Row by row, as small files are read, and by pandas, as large ones are."""
+    if request.param == "pandas":
+        monkeypatch.setattr("diht.datasets.delimited._LARGE", 0)
+
+
+@pytest.mark.usefixtures("reader")
 def test_csv_header_and_targets(tmp_path):
     path = write(tmp_path, "a.csv", 'age,"height, cm",label\n1,2.5,yes\n\n3,-4e1,no\n')
     table = read_table(path)
@@ -241,6 +250,7 @@ def test_csv_header_and_targets(tmp_path):
         assert (table.feature_names, table.target_names) == (["a", "b"], ["y"])
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("compression", COMPRESS)
 @pytest.mark.parametrize(("suffix", "mark"), [(".csv", ","), (".csv", ";"), (".csv", "\t"), (".tsv", "\t")])
 def test_csv_marks_and_compression(tmp_path, suffix, mark, compression):
@@ -250,6 +260,7 @@ def test_csv_marks_and_compression(tmp_path, suffix, mark, compression):
     assert table.feature_names == ["a", "b"]
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize(
     ("text", "names", "rows"),
     [
@@ -266,6 +277,7 @@ def test_csv_header_detection(tmp_path, text, names, rows):
     assert len(table.X) == len(table.y) == rows
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize(
     ("text", "target", "expected"),
     [
@@ -279,7 +291,11 @@ def test_csv_header_detection(tmp_path, text, names, rows):
         ("a,b,y\n1,nan,3\n", None, "line 2, column 'b': missing value 'nan'"),
         ("a,b,y\n1,2,3\n-inf,1,3\n", None, "line 3, column 'a': not a finite number: '-inf'"),
         ("1,?,3\n1,2,3\n", None, "line 1, column 'x1': missing value '?'"),
-        ("a,b,y\n1,2,3\n1,2,\n", None, "line 3, column 'y': missing value (empty cell)"),
+        (
+            "a,b,y\n1,2,3\n1,2,\n",
+            None,
+            "line 3, column 'y': missing value (empty cell); leave out rows without a target",
+        ),
         ("a,b,y\n1,2,inf\n1,2,3\n", None, "line 2, column 'y': not a finite number: 'inf'"),
         (
             "a,y\n1,2\n1,x\n",
@@ -292,6 +308,7 @@ def test_csv_header_detection(tmp_path, text, names, rows):
         ("a,b,y\n1,2,3\n", 3, "no column '3'; there are 'a', 'b', 'y'"),
         ("y\n1\n", None, "no column besides the target 'y'; commas, semicolons or tabs separate columns"),
         ('a,b,y\n1,"2,3\n', None, "line 2: unexpected end of data"),
+        ('a,b,y\n1,"2"3,4\n', None, "line 2: ',' expected after '\"'"),
         (b"a,b,y\n1,2,3\n1,\xff,3\n", None, "line 3: not UTF-8 text (invalid start byte): save it as UTF-8"),
     ],
 )
@@ -299,6 +316,7 @@ def test_csv_errors(tmp_path, text, target, expected):
     assert message(write(tmp_path, "a.csv", text), target=target) == expected
 
 
+@pytest.mark.usefixtures("reader")
 def test_csv_to_predict(tmp_path):
     with_target, without = write(tmp_path, "a.csv", "a,y,b\n1,2,3\n"), write(tmp_path, "b.csv", "a,b\n1,3\n")
     for path, y in ((with_target, [2]), (without, None)):
@@ -315,6 +333,7 @@ def test_csv_to_predict(tmp_path):
     assert message(without, needs_target=False, n_features=5, target="y") == "2 features, where 5 are expected"
 
 
+@pytest.mark.usefixtures("reader")
 def test_csv_without_header_keeps_its_names_without_the_target(tmp_path):
     fitted = read_table(write(tmp_path, "a.csv", "1,2,3\n4,5,6\n"), 0)
     assert (fitted.target_names, fitted.feature_names) == (["x0"], ["x1", "x2"])
@@ -323,6 +342,7 @@ def test_csv_without_header_keeps_its_names_without_the_target(tmp_path):
         assert read_table(path, target, needs_target=False, n_features=2).feature_names == ["x1", "x2"]
 
 
+@pytest.mark.usefixtures("reader")
 @quick
 @given(matrices, st.booleans(), st.data())
 def test_csv_round_trip(tmp_path, X, header, data):
@@ -334,6 +354,56 @@ def test_csv_round_trip(tmp_path, X, header, data):
     table = read_table(write(tmp_path, "a.csv", buffer.getvalue().lstrip(b"\n")))
     assert table.X.tobytes() == X.tobytes()
     assert table.y.tobytes() == y.tobytes()
+
+
+CELLS = [
+    "1",
+    "-3e4",
+    " 4 ",
+    "",
+    "NA",
+    "nA",
+    "?",
+    "True",
+    "FALSE",
+    "x",
+    '"a, b"',
+    '"q""q"',
+    '"a"b',
+    '5"',
+    "1,5",
+    '"1,234"',
+    "inf",
+]
+CELLS += ["2024-01-01", "1_000", "0x1f", "1e400", "9" * 23, '""', '"two\nlines"', "0012", ".30000000000000004"]
+
+
+@quick
+@given(st.data())
+def test_pandas_and_rows_read_the_same(tmp_path, monkeypatch, data):
+    """Columns of a few kinds of cells, now and then with a row that is too short or too long: equal, or refused in equal words."""
+    columns = data.draw(st.lists(st.lists(st.sampled_from(CELLS), min_size=1, max_size=3), min_size=2, max_size=4))
+    row = st.tuples(*map(st.sampled_from, columns), st.sampled_from([None, None, None, None, -1, 1]))
+    mark, end = data.draw(st.sampled_from([",", ";"])), data.draw(st.sampled_from(["\n", "\r\n"]))
+    header = [] if data.draw(st.booleans()) else [mark.join("abcd"[: len(columns)])]
+    rows = [
+        mark.join([*cells, ""] if odd == 1 else cells[:odd]) for *cells, odd in data.draw(st.lists(row, max_size=5))
+    ]
+    path = write(tmp_path, "a.csv", end.join([*header, *rows, ""]))
+    settings = {"target": data.draw(st.sampled_from([None, 0])), "texts": data.draw(st.booleans())}
+    found = []
+    for size in (2**60, 0):
+        monkeypatch.setattr("diht.datasets.delimited._LARGE", size)
+        try:
+            table = read_table(path, **settings)
+        except ValueError as error:
+            found.append(str(error))
+        else:
+            numbers = [column if as_numbers(column) is None else as_numbers(column) for column in table.frame.values]
+            found.append(
+                repr([table.y.tolist(), table.feature_names, table.target_names, *(c.tolist() for c in numbers)])
+            )
+    assert found[0] == found[1]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from cases import DESIGNS, LOSSES
-from diht.design import AffineView, Step, as_design, effective_n_threads, spectral_bound
+from diht.design import AffineView, DualState, Step, as_design, effective_n_threads, spectral_bound
 from diht.design import base as base_module
 from diht.losses import Huber, SmoothedHinge, Squared
 from diht.numerics import threads
@@ -137,12 +137,13 @@ class OwnLoss(SmoothedHinge):
         return None
 
 
-def twin_block_step(twin, step, w, offset, alpha, y, s, g, rows, u, fresh):
+def twin_block_step(twin, step, w, offset, dual, y, s, rows=None):
+    alpha, g, u = dual.alpha, dual.g, dual.u
     rows = np.arange(len(twin)) if rows is None else rows
     margin = twin[rows] @ w + offset
     new = step(alpha[rows], margin, y[rows])
-    c = s[rows] * (new if fresh else new - alpha[rows])
-    g[:] = twin[rows].T @ c + (0.0 if fresh else g)
+    c = s[rows] * (new if step.fresh else new - alpha[rows])
+    g[:] = twin[rows].T @ c + (0.0 if step.fresh else g)
     if step.store:
         alpha[rows] = new
     u[rows] = margin
@@ -165,14 +166,14 @@ def test_block_step_equals_its_twin(make, loss, cutting):
     some = np.array([30, 1, 22, 7, 12])
     for mode in MODES:
         for rows, fresh, store in [(None, False, True), (None, True, True), (None, True, False), (some, False, True)]:
-            step = Step(loss, mode, tau=0.7, store=store)
+            step = Step(loss, mode, tau=0.7, store=store, fresh=fresh)
             w, alpha, y, s, g = step_problem(loss)
             alpha2, g2 = alpha.copy(), g.copy()
             u, u2 = np.full(N, 9.0), np.full(N, 9.0)
             before = design.passes
-            total = design.block_step(step, w, 0.3, alpha, y, s, g, rows=rows, u=u, fresh=fresh)
+            total = design.block_step(step, w, 0.3, DualState(alpha, g, u), y, s, rows)
             assert rows is not None or design.passes - before == pytest.approx(1.0)
-            total2 = twin_block_step(twin, step, w, 0.3, alpha2, y, s, g2, rows, u2, fresh)
+            total2 = twin_block_step(twin, step, w, 0.3, DualState(alpha2, g2, u2), y, s, rows)
             close(alpha, alpha2, 100)
             close(g, g2, 100)
             close(u, u2)
@@ -190,8 +191,8 @@ def test_block_step_without_margins_and_in_several_chunks(monkeypatch):
             alpha, g, w = np.zeros(1000), np.zeros(D), rng.normal(size=D)
             alpha2, g2 = alpha.copy(), g.copy()
             step = Step(loss, "implicit", tau=0.5)
-            design.block_step(step, w, 0.0, alpha, y, s, g)
-            twin_block_step(A, step, w, 0.0, alpha2, y, s, g2, None, np.empty(1000), False)
+            design.block_step(step, w, 0.0, DualState(alpha, g), y, s)
+            twin_block_step(A, step, w, 0.0, DualState(alpha2, g2, np.empty(1000)), y, s)
             close(alpha, alpha2)
             close(g, g2)
 
@@ -208,8 +209,8 @@ def test_block_step_with_vectors_side_by_side(n_threads, monkeypatch):
         step = Step(SmoothedHinge(), "explicit", tau=0.5)
         alpha, g, u = -0.3 * y, rng.normal(size=D), np.zeros(300)
         alpha2, g2, u2 = alpha.copy(), g.copy(), u.copy()
-        design.block_step(step, w, 0.2, alpha, y, s, g, rows=rows, u=u)
-        twin_block_step(A, step, w, 0.2, alpha2, y, s, g2, rows, u2, False)
+        design.block_step(step, w, 0.2, DualState(alpha, g, u), y, s, rows)
+        twin_block_step(A, step, w, 0.2, DualState(alpha2, g2, u2), y, s, rows)
         close(alpha, alpha2)
         close(g, g2)
         close(u, u2)
@@ -228,7 +229,9 @@ def test_fresh_needs_all_rows():
     design = as_design(matrix())
     w, alpha, y, s, g = step_problem(Squared())
     with pytest.raises(ValueError, match="fresh"):
-        design.block_step(Step(Squared(), "identity"), w, 0.0, alpha, y, s, g, rows=np.array([1]), fresh=True)
+        design.block_step(
+            Step(Squared(), "identity", fresh=True), w, 0.0, DualState(alpha, g), y, s, rows=np.array([1])
+        )
 
 
 def test_step_checks_its_arguments():
@@ -262,7 +265,7 @@ def test_smallest_and_empty_matrices(shape, value, convert):
         close(design.matvec(w, support=np.arange(d)), twin @ w)
         close(design.rmatvec(c), twin.T @ c)
         alpha, g = np.zeros(n), np.zeros(d)
-        design.block_step(Step(Squared(), "derivative"), w, 0.0, alpha, c, np.ones(n), g, fresh=True)
+        design.block_step(Step(Squared(), "derivative", fresh=True), w, 0.0, DualState(alpha, g), c, np.ones(n))
         close(alpha, 2 * (twin @ w - c))
         close(g, twin.T @ alpha)
         assert spectral_bound(design, np.ones(n)) >= true_value(twin, np.ones(n))
@@ -282,13 +285,15 @@ def test_vectors_of_a_wrong_size_are_refused(X):
         with pytest.raises(ValueError, match=r"shape|size|mismatch"):
             product(np.ones(wrong))
     good = dict(zip(("w", "alpha", "y", "s", "g"), step_problem(Squared()), strict=True))
+
+    def refused(w, alpha, y, s, g):
+        design.block_step(Step(Squared(), "explicit", tau=1.0), w, 0.0, DualState(alpha, g), y, s)
+
     for name in good:
         with pytest.raises(ValueError, match=f"{name} must"):
-            design.block_step(Step(Squared(), "explicit", tau=1.0), offset=0.0, **(good | {name: np.ones(3)}))
+            refused(**(good | {name: np.ones(3)}))
     with pytest.raises(ValueError, match="g must"):
-        design.block_step(
-            Step(Squared(), "explicit", tau=1.0), offset=0.0, **(good | {"g": np.ones(D, dtype=np.float32)})
-        )
+        refused(**(good | {"g": np.ones(D, dtype=np.float32)}))
 
 
 def test_a_read_only_dual_vector_is_accepted_where_it_stays():
@@ -296,10 +301,10 @@ def test_a_read_only_dual_vector_is_accepted_where_it_stays():
     design = as_design(sp.csr_array(A))
     w, alpha, y, s, g = step_problem(Squared())
     alpha.flags.writeable = False
-    design.block_step(Step(Squared(), "identity", store=False), w, 0.0, alpha, y, s, g, fresh=True)
+    design.block_step(Step(Squared(), "identity", store=False, fresh=True), w, 0.0, DualState(alpha, g), y, s)
     close(g, A.T @ (s * alpha))
     with pytest.raises(ValueError, match="alpha must be writable"):
-        design.block_step(Step(Squared(), "identity"), w, 0.0, alpha, y, s, g)
+        design.block_step(Step(Squared(), "identity"), w, 0.0, DualState(alpha, g), y, s)
 
 
 # Counting and conversions
@@ -468,7 +473,8 @@ def test_error_bounds_hold_against_rational_arithmetic(convert, dtype, affine, s
     exact = exact_products(zip(*rows, strict=True), c)
     bound = design.rmatvec_error(float(np.linalg.norm(c)))
     fresh = np.empty(6)
-    design.block_step(Step(Squared(), "identity"), np.zeros(6), 0.0, c, c, np.ones(30), fresh, fresh=True)
+    step = Step(Squared(), "identity", fresh=True)
+    design.block_step(step, np.zeros(6), 0.0, DualState(c, fresh), c, np.ones(30))
     for g in (design.rmatvec(c), fresh, design.matvec_rmatvec(np.zeros(6), c)[1]):
         errors = [abs(Fraction(float(a)) - b) for a, b in zip(g, exact, strict=True)]
         assert all(error <= Fraction(float(b)) for error, b in zip(errors, bound, strict=True))
@@ -512,7 +518,8 @@ def test_results_repeat_bit_by_bit(n_threads, kind):
         out = [design.matvec(w), design.rmatvec(y), *design.matvec_rmatvec(w, y)]
         for which in (None, rows):
             alpha, g = -0.5 * y, np.zeros(900)
-            total = design.block_step(Step(SmoothedHinge(), "implicit", tau=0.3), w, 0.1, alpha, y, s, g, rows=which)
+            step = Step(SmoothedHinge(), "implicit", tau=0.3)
+            total = design.block_step(step, w, 0.1, DualState(alpha, g), y, s, which)
             out += [alpha, g, np.array(total)]
         return out
 
@@ -565,12 +572,13 @@ def test_an_error_in_a_thread_is_raised(cutting):
             raise FloatingPointError("broken loss")
 
     w, alpha, y, s, g = step_problem(SmoothedHinge())
+    step = Step(Broken(), "derivative")
     with pytest.raises(FloatingPointError, match="broken loss"):
-        as_design(sp.csr_array(matrix()), 2).block_step(Step(Broken(), "derivative"), w, 0.0, alpha, y, s, g)
+        as_design(sp.csr_array(matrix()), 2).block_step(step, w, 0.0, DualState(alpha, g), y, s)
     # what was left in the accumulators must not leak into the next product
     design = as_design(sp.csr_array(matrix()), 2)
     with pytest.raises(FloatingPointError):
-        design.block_step(Step(Broken(), "derivative"), w, 0.0, alpha, y, s, g)
+        design.block_step(step, w, 0.0, DualState(alpha, g), y, s)
     close(design.rmatvec(np.ones(N)), matrix().sum(0))
 
 

@@ -1,6 +1,7 @@
 """Rows on a device, here as tensors of the CPU: the code is that of a GPU but for the kernels."""
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -8,7 +9,16 @@ import scipy.sparse as sp
 from mpmath import mpf
 
 from cases import LOSSES
-from diht import Problem, SparseClassifier, SparseRegressor, solve
+from diht import (
+    Problem,
+    SparseClassifier,
+    SparseClassifierCV,
+    SparseRegressor,
+    SparseRegressorCV,
+    certify,
+    solve,
+    sparse_path,
+)
 from diht.bounds.certificate import certificate_of
 from diht.bounds.duality import (
     dual,
@@ -24,16 +34,19 @@ from diht.bounds.duality import (
 )
 from diht.constraints.groups import constrained
 from diht.losses import Loss, as_loss
-from diht.relaxation.smoothing import Central, _central_slopes
+from diht.relaxation.smoothing import Central, central_slopes
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
 from oracle import best_subset, exact_dual, exactly_balanced, small_data, some_weights
 from test_row_blocks import CONSTRAINTS, data
 
 torch = pytest.importorskip("torch", reason="rows on a device need torch: pip install 'diht[gpu]'")
 
+from diht.gpu import samples_on  # noqa: E402
 from diht.gpu.arrays import DeviceArray, fetched, pairwise_sum  # noqa: E402
+from diht.gpu.data import matrix_of  # noqa: E402
 from diht.gpu.matrix import Dense, Matrix, Sparse  # noqa: E402
 from diht.gpu.samples import TorchSamples  # noqa: E402
+from diht.gpu.streamed import Streamed  # noqa: E402
 
 SOLVERS = [DIHT(), SDIHT(blocks=4), IHT(), HTP(), SVRGHT(), Relaxed(), Auto(), BranchAndBound()]
 QUICK = ("squared", "logistic")
@@ -43,8 +56,24 @@ KINDS = [np.ascontiguousarray, np.asfortranarray, sp.csr_array]
 NAMES = ["C", "F", "CSR"]
 
 
+class InBlocks(NamedTuple):
+    """A matrix that does not fit on the device."""
+
+    X: object
+
+
+def in_blocks(convert):
+    return lambda X: InBlocks(convert(X))
+
+
 def matrix(X: object) -> Matrix:
     """The same matrix as tensors."""
+    if isinstance(X, InBlocks):
+        size = X.X.data.nbytes + X.X.indices.nbytes + X.X.indptr.nbytes if sp.issparse(X.X) else X.X.nbytes
+        found = matrix_of(X.X, torch.device("cpu"), 0.7 * size)
+        assert isinstance(found, Streamed)
+        assert len(found.parts) > 4
+        return found
     if not sp.issparse(X):
         return Dense(torch.from_numpy(X))
     arrays = X.indptr.astype(np.int64), X.indices, X.data
@@ -128,7 +157,7 @@ def test_slopes_of_the_central_path_are_the_compiled_ones(loss: Loss, tau: float
     u = np.concatenate([rng.normal(size=500) * 10.0 ** rng.integers(-6, 6, 500), [0.0, 1.0, -1.0, 1e8, -1e8]])
     y = rng.choice([-1.0, 1.0], len(u)) if loss.task == "classification" else rng.normal(size=len(u))
     with np.errstate(all="ignore"):
-        found = _central_slopes(u, y, loss.pieces, tau)
+        found = central_slopes(u, y, loss.pieces, tau)
     np.testing.assert_allclose(found, Central(loss, tau).derivative(u, y), rtol=1e-9, atol=1e-13)
 
 
@@ -137,7 +166,11 @@ def test_slopes_of_the_central_path_are_the_compiled_ones(loss: Loss, tau: float
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("convert", KINDS, ids=NAMES)
+@pytest.mark.parametrize(
+    "convert",
+    [*KINDS, in_blocks(np.ascontiguousarray), in_blocks(sp.csr_array)],
+    ids=[*NAMES, "C in blocks", "CSR in blocks"],
+)
 def test_products_are_those_of_the_matrix(convert, dtype) -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(40, 9)).astype(dtype)
@@ -166,6 +199,20 @@ def test_products_are_those_of_the_matrix(convert, dtype) -> None:
     ]:
         assert found.dtype == torch.float64
         np.testing.assert_allclose(found.numpy(), exact, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("convert", [np.ascontiguousarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+def test_rows_that_do_not_fit_have_the_same_answer(name: str, convert) -> None:
+    """And the bound of the relaxation; a tree would need columns that do not fit here."""
+    X, y, weights = data(as_loss(name), 3)
+    given = y, name, 3, 0.05, weights, True, X.std(axis=0)
+    kinds = convert(X), InBlocks(convert(X))
+    one, two = (solve(there(rows, *given)) for rows in kinds)
+    assert two.objective == pytest.approx(one.objective, rel=1e-9)
+    assert two.lower_bound <= one.objective
+    one, two = (solve(there(rows, *given), "relaxed", max_iter=20) for rows in kinds)
+    assert two.lower_bound == pytest.approx(one.lower_bound, rel=1e-4)
 
 
 def test_data_are_not_changed() -> None:
@@ -323,7 +370,7 @@ def test_tensors_of_the_host_are_fitted_by_the_host() -> None:
         ({"y": np.full(90, np.inf)}, "y contains infinity"),
         ({"sample_weight": -np.ones(90)}, "sample_weight must not be negative"),
         ({"sample_weight": np.zeros(90)}, "sample_weight must not be all zero"),
-        ({"offset": np.zeros(90)}, "offset cannot be used where X is on a device"),
+        ({"offset": np.zeros(3)}, "offset must have length 90 to match X"),
         ({"device": "meta"}, "device must be 'cuda'"),
         ({"device": "nowhere"}, "device='nowhere' cannot be used"),
     ],
@@ -336,7 +383,7 @@ def test_bad_data_are_refused_in_one_line(changed: dict, message: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state", "ignore:Sparse invariant checks")
 @pytest.mark.parametrize("columns", [[1, 0, 2], [0, 0, 2], [0, 7, 2]], ids=["falling", "twice", "beyond"])
 def test_rows_whose_columns_do_not_ascend_are_refused(columns: list) -> None:
     starts, values = torch.tensor([0, 2, 2, 3]), torch.ones(3, dtype=torch.float64)
@@ -349,3 +396,89 @@ def test_rows_whose_columns_do_not_ascend_are_refused(columns: list) -> None:
 def test_without_a_gpu_there_is_one_line() -> None:
     with pytest.raises(ValueError, match=r"^device='cuda' cannot be used: there is no GPU that torch can use$"):
         SparseRegressor(2, device="cuda").fit(A, A[:, 0])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Offsets, dual points, paths, cross-validation, certificates
+
+
+@pytest.mark.parametrize("loss", ["squared", "poisson"])
+def test_offsets_are_those_of_the_host(loss: str) -> None:
+    X, y, weights = data(as_loss(loss), 5)
+    known = np.random.default_rng(2).normal(size=len(y))
+    here, apart = (SparseRegressor(3, 0.1, loss, device=device).fit(X, y, weights, known) for device in (None, "cpu"))
+    assert apart.objective_ == pytest.approx(here.objective_, rel=1e-9)
+    np.testing.assert_allclose(apart.predict(X, offset=known), here.predict(X, offset=known), rtol=1e-7)
+
+
+def test_a_dual_point_is_had_and_proves_the_bound() -> None:
+    X, y, weights = data(LOSSES[3], 3)
+    model = SparseClassifier(2, 0.1, standardize=False, device="cpu").fit(X, y, weights)
+    assert model.dual_coef_.shape == y.shape
+    found = lower_bound(Problem(X, y, "logistic", 2, 0.1, weights, True), model.dual_coef_)
+    assert found.value == pytest.approx(model.lower_bound_, rel=1e-9)
+    again = (
+        SparseClassifier(2, 0.1, standardize=False, device="cpu", warm_start=True).fit(X, y, weights).fit(X, y, weights)
+    )
+    assert again.objective_ == pytest.approx(model.objective_, rel=1e-9)
+
+
+def test_certify_takes_samples_on_a_device() -> None:
+    X, y, weights = data(LOSSES[3], 3)
+    w = np.zeros(12)
+    w[[1, 4]] = 0.3, -0.2
+    here, apart = Problem(X, y, "logistic", 2, 0.1, weights, True), samples_on(X, y, weights, "cpu")
+    there = Problem.of_samples(apart, as_loss("logistic"), 2, 0.1, True)
+    one, two = certify(here, w), certify(there, w)
+    assert two.objective == pytest.approx(one.objective, rel=1e-12)
+    assert two.lower_bound == pytest.approx(one.lower_bound, rel=1e-6)
+    dual_point = dual_from_primal(here, w)
+    again = certify(there, w, alpha=dual_point)
+    assert again.lower_bound == pytest.approx(certify(here, w, alpha=dual_point).lower_bound, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_a_path_is_that_of_the_host(loss: str) -> None:
+    X, y, weights = data(as_loss(loss), 7)
+    given = {"ks": [1, 2, 4], "lams": [0.01, 0.1], "loss": loss, "sample_weight": weights}
+    here, apart = (sparse_path(X, y, device=device, **given) for device in (None, "cpu"))
+    for one, two in zip(here, apart, strict=True):
+        assert two.objective == pytest.approx(one.objective, rel=1e-9)
+        assert two.lower_bound <= one.objective
+    np.testing.assert_allclose(apart.criterion("bic"), here.criterion("bic"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scoring", [None, "r2"])
+def test_cross_validation_of_a_regressor_is_that_of_the_host(scoring: str | None) -> None:
+    X, y, weights = data(LOSSES[0], 7)
+    known = np.random.default_rng(2).normal(size=len(y))
+    settings = {"ks": [1, 2, 4], "lams": [0.01, 0.1], "scoring": scoring}
+    here, apart = (
+        SparseRegressorCV(device=device, **settings).fit(X, y, weights, offset=known) for device in (None, "cpu")
+    )
+    np.testing.assert_allclose(
+        apart.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"], rtol=1e-5, atol=1e-9
+    )
+    assert (apart.best_k_, apart.best_lam_) == (here.best_k_, here.best_lam_)
+    assert apart.objective_ == pytest.approx(here.objective_, rel=1e-9)
+    assert isinstance(apart.coef_, np.ndarray)
+
+
+@pytest.mark.parametrize(
+    ("loss", "scoring"), [("logistic", "neg_log_loss"), ("logistic", "balanced_accuracy"), ("poisson", None)]
+)
+def test_cross_validation_is_that_of_the_host(loss: str, scoring: str | None) -> None:
+    X, y, _ = data(as_loss(loss), 7)
+    kind = SparseRegressorCV if loss == "poisson" else SparseClassifierCV
+    settings = {"ks": [1, 3], "lams": [0.01, 0.1], "scoring": scoring, "loss": loss, "cv": 3}
+    here, apart = (kind(device=device, **settings).fit(X, y) for device in (None, "cpu"))
+    np.testing.assert_allclose(
+        apart.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"], rtol=1e-5, atol=1e-9
+    )
+    assert (apart.best_k_, apart.best_lam_) == (here.best_k_, here.best_lam_)
+    assert apart.objective_ == pytest.approx(here.objective_, rel=1e-9)
+
+
+def test_cross_validation_on_a_device_takes_folds_by_a_rule() -> None:
+    with pytest.raises(ValueError, match=r"^cv must be a number of folds, .* on a device, got list$"):
+        SparseRegressorCV(ks=[1], cv=[([0], [1])], device="cpu").fit(A, A[:, 0])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cases import LOSSES
 from diht.design import DenseDesign, Step, kernels
 from diht.design.base import frozen, frozen_view
-from diht.design.step import MODES
+from diht.design.step import MODES, Codes
 from diht.losses import Hinge, Logistic
 from diht.samples.central_slopes import central_straight
 from diht.samples.compiled_loss import is_compiled, sums
@@ -47,7 +47,7 @@ def test_scalar_steps_equal_the_array_versions(loss, mode, tau):
 
 
 def codes(step, a, u, y):
-    mode, tau, code, mu, low, high = step.codes()
+    mode, tau, code, mu, low, high, _, _ = step.codes()
     return mode, a, u, y, tau, code, mu, low, high
 
 
@@ -132,7 +132,8 @@ def test_csr_step_over_separate_and_paired_vectors(paired):
     pair[:, 0] = RNG.normal(size=23)
     w, g = (frozen_view(pair[:, 0]), pair[:, 1]) if paired else (frozen(pair[:, 0]), np.zeros(23))
     old, u = alpha.copy(), np.zeros(57)
-    total = kernels.csr_step(*arrays, ALL, 0, 57, w, 0.1, alpha, y, s, 1, 0.2, 0, 0.25, -1.0, 0.0, True, False, g, u)
+    codes = Codes(1, 0.2, 0, 0.25, -1.0, 0.0, store=True, fresh=False)
+    total = kernels.csr_step(arrays, ALL, 0, 57, w, 0.1, (alpha, y, s, u), codes, g)
     margin = A @ w + 0.1
     low, high = np.where(y > 0, -1.0, 0.0), np.where(y > 0, 0.0, 1.0)
     new = np.clip(old + 0.2 * (margin - y - 0.25 * old), low, high)

@@ -499,6 +499,7 @@ def test_in_a_browser(browser, tmp_path, name, width, dark):
     assert all(min(box) > 0 for box in boxes)
     assert [url for url in browser.requests if not url.startswith("file:")] == []
     assert browser.overlaps() == []
+    browser.keep("reproduction", name, width, "dark" if dark else "light")
     assert browser.complaints == []
 
 

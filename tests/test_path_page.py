@@ -36,7 +36,7 @@ PATHS = {
 @pytest.fixture(scope="module", params=PATHS, ids=list(PATHS))
 def page(request, tmp_path_factory):
     make, y = PATHS[request.param]
-    path, file = make(), tmp_path_factory.mktemp("path") / "path.html"
+    path, file = make(), tmp_path_factory.mktemp(request.param, numbered=False) / "path.html"
     path.report(file, FRAME if path.feature_names[0] != "x0" else X, y)
     return path, y, file
 
@@ -105,6 +105,26 @@ def test_bad_data(tmp_path, arguments, message):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_pages_of_tables_speak_of_their_columns(tmp_path):
+    table = pd.DataFrame({"town": np.resize([*"abcd"], 120), "x": X[:, 0], "pay": np.where(X[:, 1] > 0, "a b", "c")})
+    y = U + 3 * (table["town"] == "b") + 2 * table["x"]
+    path = sparse_path(table, y, ks=[1, 2], lams=0.01, solver="branch")
+    path.report(tmp_path / "path.html", table, y)
+    html = (tmp_path / "path.html").read_text(encoding="utf-8")
+    words = re.sub(r"<style.*?</style>|<script.*?</script>|<[^>]*>", " ", html, flags=re.DOTALL)
+    assert "group" not in words
+    assert "at most 2 features" in words
+    assert "Provably in: town, x." in words
+    assert "120 samples, 3 features" in repr(path)
+    assert path.to_frame()["n_features"].tolist() == [1, 2]
+    assert panels(html)[1, 0].count("town=") == 4
+    chosen = SparseClassifierCV(ks=[1, 2], lams=0.05, cv=2).fit(table, y > 0)
+    assert chosen.path_.columns(chosen.path_[1].support) == ["town", "x"]
+    labelled = sparse_path(table, y, ks=[1], groups=[0, 1, 1])
+    assert labelled.counted == "groups"
+    assert labelled.report(tmp_path / "path.html", table[["x", "pay", "town"]], y) is None
+
+
 # The command
 
 
@@ -165,6 +185,7 @@ def test_in_a_browser(browser, page, width, dark):
         assert browser.overlaps() == []
     browser.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     assert browser.evaluate("document.scrollingElement.scrollWidth") <= width
+    browser.keep("path", file.parent.name, width, "dark" if dark else "light")
     touch = (
         "[...document.querySelectorAll('.controls input, .controls button')].map(e => e.getBoundingClientRect().height)"
     )

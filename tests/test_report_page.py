@@ -53,7 +53,7 @@ MODELS = {
 def report(request, tmp_path_factory):
     """A model, its data, and its page."""
     fit, data, y = MODELS[request.param]
-    path = tmp_path_factory.mktemp("report") / "report.html"
+    path = tmp_path_factory.mktemp(request.param, numbered=False) / "report.html"
     model = fit()
     model.report(path, data, y)
     return model, data, y, path
@@ -297,6 +297,7 @@ def test_in_a_browser(browser, report, width, dark):
     )
     assert browser.evaluate(outside) == []
     assert browser.overlaps() == []
+    browser.keep("report", path.parent.name, width, "dark" if dark else "light")
     assert [url for url in browser.requests if not url.startswith("file:")] == []
     assert browser.complaints == []
 

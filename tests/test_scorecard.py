@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.datasets import load_breast_cancer
 
+from browser import CHROMIUM, Browser
 from diht import SparseClassifier, SparseClassifierCV, SparseRegressor, scorecard
 
 
@@ -120,6 +121,20 @@ def test_a_page_holds_the_points(tmp_path):
     assert card._repr_html_() in text
     for name, points in zip(card.names, card.points, strict=True):
         assert f"<td>{name}</td><td>{points:+d}</td>" in text
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+def test_its_page_fits_every_window(tmp_path):
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    scorecard(SparseClassifier(k=6, lam=0.01).fit(X, y), X, y).to_html(tmp_path / "card.html")
+    with Browser() as browser:
+        for width, dark in ((390, False), (1300, False), (390, True), (1300, True)):
+            browser.open(tmp_path / "card.html", width=width, dark=dark)
+            found = browser.layout()
+            browser.keep("scorecard", width, "dark" if dark else "light")
+            assert found["n_texts"] > 20
+            assert found["wide"] <= 1
+            assert found["overlaps"] == browser.complaints == []
 
 
 def refused(message, model, X, y, **settings):

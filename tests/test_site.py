@@ -1,9 +1,6 @@
-"""The pages of the documentation in a real browser; they are built by `sphinx-build -W docs docs/_build`.
+"""The pages of the documentation in a real browser; they are built by `sphinx-build -W docs docs/_build`."""
 
-DIHT_SCREENSHOTS names a folder for a picture of every page at both widths.
-"""
-
-import os
+import re
 from pathlib import Path
 
 import pytest
@@ -28,12 +25,10 @@ pytestmark = [
 
 
 def look(browser, page, device):
-    """Check what the browser says of a page, and keep a picture where these are asked for."""
+    """Check what the browser says of a page."""
     browser.resize(*SIZES[device])
     found = browser.layout()
-    if folder := os.environ.get("DIHT_SCREENSHOTS"):
-        name = "-".join(page.relative_to(DOCS).with_suffix("").parts)
-        browser.screenshot(Path(folder) / f"{name}-{device}.png", whole=True)
+    browser.keep("site", *page.relative_to(SITE).with_suffix("").parts, device)
     said = f"{page.name}, {device}"
     assert found["n_texts"] > 0, said
     assert found["wide"] <= 1, said
@@ -49,6 +44,10 @@ def test_pages_fit_their_windows_and_nothing_is_written_over(part):
             browser.open(page, *SIZES["desktop"])
             look(browser, page, "desktop")
             look(browser, page, "phone")
+            browser.prefer(dark=True)
+            paper = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert max(map(int, re.findall(r"\d+", paper)[:3])) < 80, page
+            browser.keep("site", *page.relative_to(SITE).with_suffix("").parts, "dark")
             assert browser.complaints == [], page
             assert all(request.startswith(("file:", "data:")) for request in browser.requests), page
 

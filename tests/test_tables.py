@@ -14,6 +14,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -348,6 +349,22 @@ def test_what_comes_after_a_fit_takes_data_frames():
     assert set(chosen.get_feature_names_out()) <= set(FRAME.columns)
 
 
+@pytest.mark.parametrize("impute", ["median", "indicator"])
+@pytest.mark.parametrize("classes", [False, True])
+def test_folds_encode_their_training_samples_alone(impute, classes):
+    """The scores are those of pipelines fitted by hand to the rows of each fold; rare levels and medians differ by fold."""
+    table, y = GAPS.assign(rare=[*["one"] * 6, *["two"] * (N - 6)]), Y > 5 if classes else Y
+    folds = [(np.setdiff1d(np.arange(N), rows), rows) for rows in (np.arange(60), np.arange(60, N, 2))]
+    encoder, scoring = TableEncoder(impute=impute), "neg_log_loss" if classes else "neg_mean_squared_error"
+    settings = {"ks": [1, 3], "lams": 0.05, "cv": folds, "encoder": encoder, "scoring": scoring, "n_jobs": 2}
+    chosen = (SparseClassifierCV if classes else SparseRegressorCV)(**settings).fit(table, y)
+    assert chosen.coef_names_.tolist() == encoder.fit(table).get_feature_names_out().tolist()
+    for k, *scores in zip([1, 3], *(chosen.cv_results_[f"split{i}_test_score"] for i in range(2)), strict=True):
+        plain = (SparseClassifier if classes else SparseRegressor)(k=k, lam=0.05, groups="auto")
+        by_hand = cross_val_score(make_pipeline(encoder, plain), table, y, cv=folds, scoring=scoring)
+        np.testing.assert_allclose(scores, by_hand, rtol=1e-5)
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Files, and predictions with numpy alone
 
@@ -600,12 +617,54 @@ def test_scores_of_samples_that_were_not_fitted(tmp_path, capsys, monkeypatch):
     assert "argument --test-fraction: must be a number between 0 and 1" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("cells", "numbers"),
+    [
+        (["52.5%", "-3 %"], [52.5, -3]),
+        (["$1,000.50", "-$7"], [1000.5, -7]),
+        (["1 234 567", "5\u202f000"], [1234567, 5000]),
+        (["1.234.567,5 €", "2,5 €"], [1234567.5, 2.5]),
+    ],
+)
+def test_numbers_as_spreadsheets_show_them(tmp_path, cells, numbers):
+    (tmp_path / "a.csv").write_text("x|c|y\n" + "".join(f"{cell}|u|{cell}\n" for cell in cells), encoding="utf-16")
+    table = read_table(tmp_path / "a.csv", texts=True)
+    assert [float(value) for value in table.X["x"]] == table.y.tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([f"{150 + i} cm,{i}" for i in range(30)], "texts among the numbers of 'x' (30 of 30, such as '150 cm')"),
+        ([f"({i}),{i}" if i % 2 else f"{i},{i}" for i in range(60)], "texts among the numbers of 'x' (30 of 60"),
+        ([f"{1 + i % 28}-Mar-2024,{i}" for i in range(30)], "holds dates in 'x', such as '1-Mar-2024'"),
+        (["1,2", "2,"], "line 3, column 'y': missing value (empty cell); leave out rows without a target"),
+        (["1,2\r3,4"], "its lines end in carriage returns alone"),
+    ],
+)
+def test_one_line_says_what_is_wrong(tmp_path, capsys, rows, says):
+    (tmp_path / "a.csv").write_text("\n".join(["x,y", *rows, ""]), newline="")
+    status, _, said = run(capsys, "fit", tmp_path / "a.csv", "--out", tmp_path / "out")
+    assert (status, said.count("\n")) == (2, 1)
+    assert says in said
+
+
+def test_lines_that_end_in_a_separator(tmp_path):
+    for text in ("a,b,y,\n1,u,3,\n2,v,4,\n", "a,b,y\n1,u,3,\n2,v,4\n"):
+        (tmp_path / "a.csv").write_text(text)
+        table = read_table(tmp_path / "a.csv", texts=True)
+        assert (table.target_names, table.y.tolist()) == (["y"], [3, 4])
+    (tmp_path / "a.txt").write_text("x,y\n1,2\n")
+    assert "a table is named .csv or .tsv" in refusal(read_table, tmp_path / "a.txt")
+
+
 def test_separators_and_commas(tmp_path):
     def columns(text, **settings):
         path = tmp_path / "a.csv"
         path.write_text(text)
         return read_table(path, texts=True, **settings)
 
+    assert columns("a;y\n1;1,5\n2;-2,25\n").y.tolist() == [1.5, -2.25]
     table = columns("1,5;2;x\n2,5;3;y\n")
     assert table.X.tolist() == [[1.5, 2.0], [2.5, 3.0]]
     table = columns('a,b,y\n"1,234",u,1\n"12,345.5",v,2\n')

@@ -177,7 +177,7 @@ def test_rows_in_blocks_give_the_same(loss: str) -> None:
     in_blocks = BlockSamples([MemorySamples(DenseDesign(X[rows]), one.y[rows], one.s[rows]) for rows in parts])
     y = tuple(problem.samples.y[:, rows] for rows in parts)
     other = problem.replaced()
-    object.__setattr__(other, "samples", TargetSamples(in_blocks, y, 3, problem.loss.coupled))
+    object.__setattr__(other, "samples", TargetSamples(in_blocks, y, 3, problem.loss))
     object.__setattr__(other, "_memo", {})
     expected, got = solve(problem, "branch"), solve(other, "branch")
     assert_array_equal(got.support, expected.support)

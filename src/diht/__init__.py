@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from diht.constraints.per_group import per_group
     from diht.datasets.folder import open_dataset
     from diht.estimators import SparseClassifier, SparseRegressor
+    from diht.estimators.cox import SparseCox
     from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
     from diht.estimators.inference import bootstrap, debiased, stability_selection
     from diht.estimators.near import near_optimal
@@ -37,6 +38,7 @@ __all__ = [
     "Problem",
     "SparseClassifier",
     "SparseClassifierCV",
+    "SparseCox",
     "SparseRegressor",
     "SparseRegressorCV",
     "TableEncoder",
@@ -61,6 +63,7 @@ _HOMES = {
     "Problem": "diht.problem",
     "SparseClassifier": "diht.estimators",
     "SparseClassifierCV": "diht.estimators.cross_validation",
+    "SparseCox": "diht.estimators.cox",
     "SparseRegressor": "diht.estimators",
     "SparseRegressorCV": "diht.estimators.cross_validation",
     "TableEncoder": "diht.estimators.table_encoder",

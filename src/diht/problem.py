@@ -131,7 +131,7 @@ class Problem:
         s = normalised_weights(sample_weight, n)
         tail = None
         if offset is not None:
-            known = _targets(offset, n, None)[0] if n_targets > 1 else finite_vector("offset", offset, n)
+            known = _targets(offset, n, loss)[0] if n_targets > 1 else finite_vector("offset", offset, n)
             if known.shape != y.shape or loss.coupled or (n_targets > 1 and not loss.of_differences):
                 raise ValueError(
                     f"offset must have the shape of y, and a loss of differences where there are several targets, "
@@ -158,7 +158,7 @@ class Problem:
             constraint = constraint.times(np.tile(q, n_targets))
         samples: Samples = MemorySamples(design, y if n_targets == 1 else y[0], s)
         if n_targets > 1:
-            samples = TargetSamples(samples, y, n_targets, loss.coupled)
+            samples = TargetSamples(samples, y, n_targets, loss)
             center, q = (None if values is None else np.tile(values, n_targets) for values in (center, q))
         self._set(samples, loss, constraint, lam, bool(fit_intercept), center, q, limits, level, tail)
 
@@ -182,6 +182,8 @@ class Problem:
 
         `targets` stand in the place of those that the samples have; with an offset also the weights are what it makes of them.
         """
+        if loss.several > 1:
+            raise ValueError(f"several {loss.name} losses need X in memory or on disk")
         y, n_targets, tail = Targets(samples.y) if targets is None else targets
         if targets is not None and n_targets == 1:
             samples = samples.with_targets(y)
@@ -200,7 +202,7 @@ class Problem:
         if scale is not None:
             constraint = constraint.times(np.tile(scale, n_targets))
         if n_targets > 1:
-            samples = TargetSamples(samples, y, n_targets, loss.coupled)
+            samples = TargetSamples(samples, y, n_targets, loss)
             center, scale = (None if values is None else np.tile(values, n_targets) for values in (center, scale))
         problem = object.__new__(cls)
         ridge = _positive_number("lam", lam)
@@ -246,6 +248,7 @@ class Problem:
         n_features = self.samples.targets[target].design.shape[1]
         other = self.replaced(constraint=Cardinality(n_features))
         object.__setattr__(other, "samples", self.samples.targets[target])
+        object.__setattr__(other, "loss", self.loss.of_target(target))
         object.__setattr__(other, "_memo", {})
         return other
 
@@ -448,6 +451,10 @@ def _targets(y: ArrayLike, n: int, loss: Loss | None) -> tuple[Vector, int]:
                 f"y must hold every number from 0 to {codes.max():.0f} for the {loss.name} loss, got no {missing[0]:.0f}"
             )
         values = np.eye(int(codes.max()) + 1)[codes.astype(np.int64)]
+    if loss is not None and loss.several > 1:
+        values = loss.columns_of(values)
+        if values.ndim != 2 or values.shape[1] != loss.several:
+            raise ValueError(f"y must have one column, or {loss.several} for as many losses, got shape {values.shape}")
     if values.ndim != 2 or values.shape[1] < 2:
         return finite_vector("y", values, n), 1
     return np.stack([finite_vector("y", column, n) for column in values.T]), values.shape[1]

@@ -228,9 +228,9 @@ class Certificate:
         """The gap divided by the objective."""
         return relative(self.gap, self.objective)
 
-    def without_proof(self) -> Certificate:
-        """Return the figures alone, as a stored estimator holds them: nothing is as long as the samples."""
-        return replace(self, bound=BoundWithoutProof.of(self.bound))
+    def without_proof(self, alpha: Vector | None = None) -> Certificate:
+        """Return the figures alone, as a stored estimator holds them, or with a dual point to look at."""
+        return replace(self, bound=BoundWithoutProof.of(self.bound, alpha))
 
     def closes(self, tol: float) -> bool:
         """Whether the gap is within `tol` of the objective, whatever rounding did to that."""
@@ -425,9 +425,9 @@ class Result:
         """The gap divided by the objective."""
         return self.certificate.relative_gap
 
-    def without_proof(self) -> Result:
-        """Return the result as a stored estimator holds it: nothing is as long as the samples."""
-        return replace(self, certificate=self.certificate.without_proof(), last_alpha=None)
+    def without_proof(self, alpha: Vector | None = None) -> Result:
+        """Return the result as a stored estimator holds it: nothing is as long as the samples but a dual point to look at."""
+        return replace(self, certificate=self.certificate.without_proof(alpha), last_alpha=None)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take back what was stored; a format that knows texts only has kept the status as one."""

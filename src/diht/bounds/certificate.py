@@ -146,7 +146,7 @@ class _Predicted:
     def _precise(cls, problem: Problem, w: Vector, coef: Vector, intercept: Intercept) -> _Predicted:
         """Take the losses from predictions in twice the precision, or from their differences to the targets where these will do."""
         loss, samples = problem.loss, problem.samples
-        of_residuals = loss.residual_value(np.zeros(1), np.ones(1)) is not None
+        of_residuals = loss.of_target(0).residual_value(np.zeros(1), np.ones(1)) is not None
         value: Callable[[Vector, Vector], Any] = loss.residual_value if of_residuals else loss.value
         targets = tuple(t for t in (samples.y, problem.tail) if t is not None) if of_residuals else ()
         at, error = samples.predictions(coef, intercept, -problem.level, less=targets)

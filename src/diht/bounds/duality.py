@@ -324,12 +324,12 @@ class Bound:
 
 @dataclass(frozen=True, eq=False)
 class BoundWithoutProof(Bound):
-    """The figures of a bound, as a stored estimator holds them: `alpha` is None, and nothing can be computed again."""
+    """The figures of a bound, as a stored estimator holds them: nothing can be computed again, and `alpha` is None in general."""
 
     @classmethod
-    def of(cls, bound: Bound) -> BoundWithoutProof:
+    def of(cls, bound: Bound, alpha: Vector | None = None) -> BoundWithoutProof:
         """Take the figures of a bound."""
-        return cls(bound.value, None, bound.rounding)
+        return cls(bound.value, alpha, bound.rounding)
 
     def renewed(self, problem: Problem) -> Bound:
         """Refuse: there is no proof."""

@@ -257,6 +257,7 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder:
         "random_state": arguments.seed,
         "n_jobs": arguments.threads,
         "encoder": encoder,
+        "device": arguments.device,
     } | ({"multiclass": arguments.multiclass} if classes else {})
     if chooses:
         kind = _WatchedClassifierCV if classes else _WatchedRegressorCV
@@ -269,7 +270,6 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder:
         k=min(arguments.k, d),
         lam=arguments.lam or _LAM,
         max_iter=arguments.max_iter,
-        device=arguments.device,
         **settings,
     )
 
@@ -277,7 +277,8 @@ def _estimator(arguments: argparse.Namespace, table: Table, loss: Loss, encoder:
 def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mapping[Label, int]) -> str:
     """Say what the data is and which problem will be solved."""
     n, d = table.X.shape
-    lines = [f"Data     {printable(table.path)}: {n:,} samples, {d:,} features{_targets_in_words(table)}"]
+    count = f"{n:,} samples, {d:,} feature{'s' * (d != 1)}"
+    lines = [f"Data     {printable(table.path)}: {count}{_targets_in_words(table)}"]
     if classes:
         shown = [f"{printable(str(label), 30)} ({count:,})" for label, count in classes.items()]
         lines.append(f"Classes  {', '.join(shown[:8])}{f' and {len(shown) - 8} more' if len(shown) > 8 else ''}")

@@ -8,7 +8,6 @@ import sys
 from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.base import clone
 
 from diht.commands import warn
 from diht.datasets import Table
@@ -23,17 +22,16 @@ __all__ = ["FittedPath", "check_path_options", "fit_path", "write_path"]
 
 @dataclass(frozen=True, eq=False)
 class FittedPath:
-    """A path, what encodes samples for it where that is needed, and whether Ctrl-C ended it."""
+    """A path, and whether Ctrl-C ended it."""
 
     path: Path
-    encoder: TableEncoder | None
     interrupted: bool
 
     def known(self, table: Table | None) -> Known | None:
         """Return samples with known targets as the models of the path take them."""
         if table is None:
             return None
-        X = table.X if self.encoder is None else self.encoder.transform(table.X)
+        X = table.X if self.path.encoding is None else self.path.encoding.encode(table.X)
         return Known(X, np.asarray(table.y))
 
 
@@ -77,10 +75,11 @@ def fit_path(
             n_jobs=arguments.threads,
             callback=tell,
             encoder=encoder,
+            device=arguments.device,
         )
     if encoder is None and table.feature_names is not None:
         path = replace(path, feature_names=tuple(table.feature_names))
-    return FittedPath(path, None if encoder is None else clone(encoder).fit(table.X), interrupt.asked)
+    return FittedPath(path, interrupt.asked)
 
 
 def write_path(

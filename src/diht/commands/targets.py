@@ -29,6 +29,8 @@ def choose_loss(table: Table, name: str | None) -> tuple[Loss, str]:
         loss, why = _default_loss(distinct, texts)
     else:
         loss, why = as_loss(name), ""
+    if loss.several > 1:
+        raise ValueError(f"argument --loss: several {loss.name} losses of one target are for Python, give one")
     if loss.task == "regression" and texts:
         raise ValueError(
             f"argument --loss: {loss.name} needs numbers, but the {target} holds texts such as {str(distinct[0])!r}; "

@@ -11,18 +11,14 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from diht.dask.block import Block, BlockFacts, Source
+from diht.dask.tasks import LOOK, MOST_LOSSES, Task, WorkersLostError, alive, settled
 from diht.samples.program import Program, Shard, Shards
 
-__all__ = ["Cluster", "Holder", "WorkersLostError", "even_runs"]
+__all__ = ["Cluster", "Holder", "Load", "even_runs"]
 
-_LOOK = 2.0  # seconds after which a shard that does not answer is looked for among the workers
-_PATIENCE = 30.0  # seconds to wait for a worker where none is left
-_MOST_LOSSES = 20  # of one shard, in one question
 _LOOK_AROUND = 5.0  # seconds after which workers are looked for that have joined
 
-
-class WorkersLostError(RuntimeError):
-    """No worker is left, or rows are lost over and over."""
+Load = Callable[[Sequence[int], str], list[Any]]  # futures of blocks, under new names, on the worker with an address
 
 
 class Holder(Shard):
@@ -58,6 +54,18 @@ class _LostError(Exception):
 class Cluster(Shards):
     """Shards on the workers of a client.
 
+    Parameters
+    ----------
+    client : distributed.Client
+    load : callable
+    numbers : sequence of sequences of int
+        The blocks of each shard.
+    homes : sequence of str
+        The addresses of their workers.
+    held : mapping from int to Future
+        The blocks as they are already on the workers.
+    classes : array, or None
+
     Attributes
     ----------
     bytes_out, bytes_in : int
@@ -66,10 +74,20 @@ class Cluster(Shards):
         Shards that were lost so far, and that have moved to workers that joined.
     """
 
-    def __init__(self, client: Any, blocks: Sequence[list[Any]], addresses: Sequence[str], classes: Any) -> None:
-        self._client, self._blocks, self._classes, self.size = client, blocks, classes, len(blocks)
+    def __init__(
+        self,
+        client: Any,
+        load: Load,
+        numbers: Sequence[Sequence[int]],
+        homes: Sequence[str],
+        held: dict[int, Any],
+        classes: Any,
+    ) -> None:
+        self._client, self._load, self._numbers, self._classes = client, load, numbers, classes
+        self.size = len(numbers)
         self.bytes_out = self.bytes_in = self.losses = self.moves = 0
-        self._places = [self._made(i, address) for i, address in enumerate(addresses)]
+        self._places: dict[int, _Place] = {}
+        self._make(dict(enumerate(homes)), held)
         self._looked = monotonic()
 
     def run(self, programs: list[Program], rebuilding: Callable[[int], Program]) -> list[Any]:
@@ -78,43 +96,49 @@ class Cluster(Shards):
 
         known = {id(program): program for program in programs}
         pickled = {number: cloudpickle.dumps(program) for number, program in known.items()}
-        sent = [pickled[id(program)] for program in programs]
-        for i in self._spread():
-            sent[i] = cloudpickle.dumps(rebuilding(i))
-        answers = self._client.sync(self._all, sent)
-        for i, answer in enumerate(answers):
-            if answer is None:
-                answers[i] = self._again(i, cloudpickle.dumps(rebuilding(i)))
-        return [pickle.loads(answer) for answer in answers]
+        sent = {i: pickled[id(program)] for i, program in enumerate(programs)}
+        sent |= {i: cloudpickle.dumps(rebuilding(i)) for i in self._spread()}
+        answers: dict[int, bytes] = {}
+        for _ in range(MOST_LOSSES):
+            answers |= self._client.sync(self._all, sent)
+            lost = [i for i in range(self.size) if i not in answers]
+            if not lost:
+                return [pickle.loads(answers[i]) for i in range(self.size)]
+            self.losses += len(lost)
+            self._make({i: self._places[i].address for i in lost})
+            sent = {i: cloudpickle.dumps(rebuilding(i)) for i in lost}
+        raise WorkersLostError(f"some rows were lost with their Dask workers {MOST_LOSSES} times in a row")
 
     def _spread(self) -> list[int]:
         """Move shards from workers that hold several to those that have joined and hold none; return which were moved."""
         if monotonic() - self._looked < _LOOK_AROUND:
             return []
-        crowd = Counter(place.address for place in self._places)
-        idle, moved = [address for address in self._client.ncores() if address not in crowd], []
-        for address in idle:
+        crowd, moved = Counter(place.address for place in self._places.values()), {}
+        for address in self._client.ncores():
             [(fullest, held)] = crowd.most_common(1)
             if held < 2:
                 break
-            i = max(i for i, place in enumerate(self._places) if place.address == fullest)
-            self._places[i].future.release()
-            self._places[i] = self._made(i, address)
-            crowd.update({fullest: -1, self._places[i].address: 1})
-            moved.append(i)
+            if address in crowd:
+                continue
+            i = max(i for i, place in self._places.items() if place.address == fullest and i not in moved)
+            moved[i] = address
+            crowd.update({fullest: -1, address: 1})
+        if moved:
+            self._make(moved)
         self.moves += len(moved)
         self._looked = monotonic()
-        return moved
+        return list(moved)
 
-    async def _all(self, programs: list[bytes]) -> list[bytes | None]:
-        """Return the answers of all shards, None of those that are lost."""
-        return await asyncio.gather(*(self._one(i, program) for i, program in enumerate(programs)))
+    async def _all(self, programs: dict[int, bytes]) -> dict[int, bytes]:
+        """Return the answers of shards, without those that are lost."""
+        answers = await asyncio.gather(*(self._one(i, program) for i, program in programs.items()))
+        return {i: answer for i, answer in zip(programs, answers, strict=True) if answer is not None}
 
     async def _one(self, i: int, program: bytes) -> bytes | None:
         place = self._places[i]
         asked = asyncio.ensure_future(self._asked(place, program))
         while True:
-            done, _ = await asyncio.wait([asked], timeout=_LOOK)
+            done, _ = await asyncio.wait([asked], timeout=LOOK)
             if done:
                 break
             if place.address not in await self._client.scheduler.ncores():
@@ -142,66 +166,45 @@ class Cluster(Shards):
         answer: bytes = reply["result"]
         return answer
 
-    def _again(self, i: int, program: bytes) -> bytes:
-        """Make a lost shard again on another worker, as often as need be, and return its answer."""
-        for _ in range(_MOST_LOSSES):
-            self.losses += 1
-            self._places[i].future.release()
-            crowd = Counter(dict.fromkeys(self._workers(), 0))
-            crowd.update(place.address for j, place in enumerate(self._places) if j != i and place.address in crowd)
-            self._places[i] = self._made(i, min(crowd, key=lambda address: crowd[address]))
-            answer: bytes | None = self._client.sync(self._one, i, program)
-            if answer is not None:
-                return answer
-        raise WorkersLostError(f"some rows were lost with their Dask workers {_MOST_LOSSES} times in a row")
+    def _make(self, homes: dict[int, str], held: dict[int, Any] | None = None) -> None:
+        """Load the blocks of shards on workers, and hold them there; elsewhere where a worker is lost meanwhile.
 
-    def _workers(self) -> dict[str, int]:
-        """Return the workers with their threads, once there are any."""
-        end = monotonic() + _PATIENCE
-        while not (found := self._client.ncores()):
-            left = end - monotonic()
-            if left <= 0.0:
-                raise WorkersLostError(f"all Dask workers are lost, and none came back within {_PATIENCE:g} s")
-            try:
-                self._client.wait_for_workers(1, timeout=left)
-            except TimeoutError:
-                continue
-        return dict(found)
+        Parameters
+        ----------
+        homes : dict from int to str
+            The workers of the shards.
+        held : dict from int to Future, optional
+            Blocks that are there already, for the first attempt.
+        """
+        self._client.cancel([self._places.pop(i).future for i in homes if i in self._places])
+        shards = list(homes)
 
-    def _made(self, i: int, address: str) -> _Place:
-        """Load the blocks of a shard on a worker, and hold them there; elsewhere where that worker is lost meanwhile."""
-        from distributed import wait
+        def ask(wanted: dict[int, str]) -> dict[int, Task]:
+            nonlocal held
+            known, held = held, None
+            threads = alive(self._client)
+            return {j: self._asked_for(shards[j], home, threads.get(home, 1), known) for j, home in wanted.items()}
 
-        patience = 5.0 * _LOOK
-        while True:
-            future, end = self._submitted(i, address), monotonic() + patience
-            while monotonic() < end:
-                try:
-                    wait(future, timeout=_LOOK)
-                except TimeoutError:
-                    if address not in self._workers():
-                        break
-                    continue
-                future.result()
-                [found] = self._client.who_has([future]).values()
-                return _Place(future, found[0] if found else address)
-            future.release()  # the scheduler may have lost sight of it with a worker
-            patience *= 2.0
-            workers = list(self._workers())
-            address = workers[i % len(workers)]
+        others = [place.address for place in self._places.values()]
+        tasks, found, _ = settled(self._client, ask, list(homes.values()), others)
+        for i, task, home in zip(shards, tasks, found, strict=True):
+            for need in task.needs:
+                need.release()
+            self._places[i] = _Place(task.future, home)
 
-    def _submitted(self, i: int, address: str) -> Any:
-        """Ask for a shard on a worker."""
-        threads = self._workers().get(address, 1)
-        blocks = self._client.compute(self._blocks[i], workers=[address], allow_other_workers=True)
-        return self._client.submit(
-            Holder, blocks, self._classes, threads,
-            actor=True, workers=[address], allow_other_workers=True, key=f"diht-rows-{i}-{uuid4().hex}",
-        )  # fmt: skip
+    def _asked_for(self, i: int, home: str, threads: int, held: dict[int, Any] | None) -> Task:
+        """Ask for a shard on a worker, and on no other."""
+        numbers = self._numbers[i]
+        blocks = self._load(numbers, home) if held is None else [held[number] for number in numbers]
+        key = f"diht-rows-{i}-{uuid4().hex}"
+        future = self._client.submit(
+            Holder, blocks, self._classes, threads, actor=True, workers=[home], key=key, pure=False
+        )
+        return Task(future, blocks)
 
     def close(self) -> None:
         """Let go of all shards."""
-        for place in self._places:
+        for place in self._places.values():
             place.future.release()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.dask.block import Block, BlockFacts, checked_block, facts_of, offset_of, targets_of
-from diht.dask.cluster import Cluster, even_runs
+from diht.dask.cluster import Cluster, Load, even_runs
 from diht.dask.collections import Blocks, blocks_of, is_dask
+from diht.dask.tasks import Task, alive, settled
 from diht.design import effective_n_threads, row_blocks
 from diht.samples.base import Rows
 from diht.samples.program import Group
@@ -67,6 +69,9 @@ class RemoteData:
         """Return several targets, one row each."""
         return RemoteRows(self.samples.group.value(targets_of, self.samples.group.source))
 
+    def dual(self, alpha: Rows) -> None:
+        """Return None: a dual point stays with the rows, and goes with them."""
+
     def offset(self) -> Rows | None:
         """Return what is known of the predictions, of several targets one row each."""
         return RemoteRows(self.samples.group.value(offset_of, self.samples.group.source)) if self.has_offset else None
@@ -87,8 +92,8 @@ def active_client() -> Any | None:
     return client
 
 
-def _checked_tasks(given: Collections, classes: bool) -> tuple[list[Any], Blocks]:
-    """Return the tasks that check each block, and the blocks of X."""
+def _checked_tasks(given: Collections, classes: bool) -> tuple[Callable[[int], Any], Blocks]:
+    """Return what makes the task that checks a block, each time under another name, and the blocks of X."""
     import dask
 
     of_x = blocks_of("X", given.X)
@@ -100,9 +105,23 @@ def _checked_tasks(given: Collections, classes: bool) -> tuple[list[Any], Blocks
         if len(own) != len(of_x.parts):
             raise ValueError(f"{name} must have the blocks of X, got {len(own)} blocks beside {len(of_x.parts)} of X")
         parts.append(own)
-    token, check = uuid4().hex, dask.delayed(checked_block)
-    numbered = enumerate(zip(*parts, strict=True))
-    return [check(i, classes, *own, dask_key_name=f"diht-block-{i}-{token}") for i, own in numbered], of_x
+    check = dask.delayed(checked_block)
+
+    def block(i: int) -> Any:
+        return check(i, classes, *(own[i] for own in parts), dask_key_name=f"diht-block-{i}-{uuid4().hex}")
+
+    return block, of_x
+
+
+def _facts(client: Any, load: Load, homes: dict[int, str]) -> dict[int, Task]:
+    """Ask for what is known of blocks, which are loaded for it."""
+    asked: dict[int, Task] = {}
+    for home in dict.fromkeys(homes.values()):
+        numbers = [i for i, own in homes.items() if own == home]
+        blocks = load(numbers, home)
+        facts = client.map(facts_of, blocks, key=[f"diht-facts-{i}-{uuid4().hex}" for i in numbers])
+        asked |= {i: Task(*own) for i, *own in zip(numbers, facts, ([block] for block in blocks), strict=True)}
+    return asked
 
 
 @contextmanager
@@ -118,30 +137,26 @@ def loaded(client: Any, given: Collections, classes: bool = False) -> Iterator[R
     """
     from distributed import futures_of
 
-    tasks, of_x = _checked_tasks(given, classes)
-    workers = list(client.ncores())
-    if not workers:
-        client.wait_for_workers(1, timeout=30)
-        workers = list(client.ncores())
+    block, of_x = _checked_tasks(given, classes)
     held = futures_of(given.X)
     located = {str(key): list(at) for key, at in client.who_has(held).items()} if held else {}
-    homes = _homes(of_x, located, workers)
-    futures: list[Any] = [None] * len(tasks)
-    for address in dict.fromkeys(homes):
-        numbers = [i for i, home in enumerate(homes) if home == address]
-        found = client.compute([tasks[i] for i in numbers], workers=[address], allow_other_workers=True)
-        for i, future in zip(numbers, found, strict=True):
-            futures[i] = future
-    known: list[BlockFacts] = client.gather(client.map(facts_of, futures, key=f"diht-facts-{uuid4().hex}"))
+    homes = _homes(of_x, located, list(alive(client)))
+
+    def load(numbers: Sequence[int], home: str) -> list[Any]:
+        futures: list[Any] = client.compute([block(i) for i in numbers], workers=[home], allow_other_workers=True)
+        return futures
+
+    tasks, homes, known = settled(client, partial(_facts, client, load), homes)
     names = _agreed(known, of_x)
     filled = [i for i, facts in enumerate(known) if facts.n_rows]
-    where = {str(key): at for key, at in client.who_has(futures).items()}
-    at = [(where.get(str(futures[i].key)) or [homes[i]])[0] for i in filled]
-    shards = _shards(filled, at, [known[i].nbytes for i in filled])
+    shards = _shards(filled, [homes[i] for i in filled], [known[i].nbytes for i in filled])
     all_classes = _classes([known[i] for i in filled]) if classes else None
     addresses, numbers_of = zip(*shards, strict=True)
-    cluster = Cluster(client, [[tasks[i] for i in own] for own in numbers_of], addresses, all_classes)
-    del futures
+    blocks = {i: task.needs[0] for i, task in enumerate(tasks)}
+    for task in tasks:
+        task.future.release()
+    cluster = Cluster(client, load, numbers_of, addresses, blocks, all_classes)
+    del tasks, blocks
     try:
         starts = np.cumsum([0, *(facts.n_rows for facts in known)]).tolist()
         ranges = [[(starts[i], starts[i + 1]) for i in own] for own in numbers_of]
@@ -214,8 +229,8 @@ def loaded_here(given: Collections, classes: bool = False) -> Collections:
     """Compute all blocks in this process, where there is no client: X as a design, the others as arrays."""
     import dask
 
-    tasks, of_x = _checked_tasks(given, classes)
-    found: list[tuple[Block, BlockFacts]] = list(dask.compute(*tasks))
+    block, of_x = _checked_tasks(given, classes)
+    found: list[tuple[Block, BlockFacts]] = list(dask.compute(*map(block, range(len(of_x.parts)))))
     names = _agreed([facts for _, facts in found], of_x)
     blocks = [block for block, facts in found if facts.n_rows]
     design = row_blocks([block.X for block in blocks])

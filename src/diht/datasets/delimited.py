@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
 from array import array
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO, StringIO
 from itertools import chain, islice
 from typing import Any, BinaryIO, NoReturn, TypeAlias
 
@@ -26,9 +31,9 @@ from diht.datasets.columns import (
 )
 from diht.datasets.opening import opened
 from diht.datasets.table import Table
-from diht.numerics.memory import require_memory
+from diht.numerics.memory import free_memory, require_memory
 from diht.tables import Frame
-from diht.tables.frame import as_numbers
+from diht.tables.frame import Values, as_numbers, count_missing
 
 __all__ = ["delimited_pieces", "read_delimited"]
 
@@ -37,8 +42,16 @@ _MISSING = {"", "?", "-", ".", "na", "n/a", "#n/a", "nan", "null", "none"}
 _CELLS = 2**24  # after so many more it is asked again how much memory is free
 _PIECE = 2**18  # numbers of a piece: a few megabytes
 _CELL_BYTES = 64.0  # of a short text
+_LARGE = 2**21  # bytes of a file that pandas reads sooner, its import included
+_GROWTH = 16.0  # bytes of memory for one of text, where pandas reads it
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})*(\.\d+)?|[-+]?\d+(\.\d+)?")
 _DECIMAL = re.compile(r"[-+]?(\d+|(?=,\d))(,\d+)?([eE][-+]?\d+)?")
+_DOTTED = re.compile(r"[-+]?\d{1,3}(\.\d{3})+(,\d+)?|[-+]?\d+(,\d+)?")  # 1.234.567,5
+_SIGNED = re.compile(r"([-+]?)[$€£¥]?\s*([-+]?\d[\d.,\s]*?)\s*[%$€£¥]?")  # $1, 5 %; spaces between thousands
+
+# How numbers may be written, and what dots and commas become.
+_FORMS = ((_THOUSANDS, ".", ""), (_DECIMAL, ".", "."), (_DOTTED, "", "."))
+_MARKS = re.compile(r"[,%$€£¥\s]|\..*\.")  # cells without any are numbers as Python has them, or texts
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of a line, and its cells
 
@@ -56,6 +69,14 @@ def _number(cell: str) -> float | None:
 
 
 def _lines(path: str, stream: BinaryIO) -> Iterator[str]:
+    mark = stream.read(2)
+    stream.seek(0)
+    if mark in (BOM_UTF16_LE, BOM_UTF16_BE):
+        try:
+            yield from StringIO(stream.read().decode("utf-16"), newline="")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text, and damaged UTF-16 ({error.reason}): save it as UTF-8") from None
+        return
     for number, raw in enumerate(stream, 1):
         try:
             yield raw.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -80,10 +101,16 @@ def _parsed(path: str, lines: Iterable[str], delimiter: str) -> Iterator[Row]:
             if not cells or (len(cells) == 1 and not cells[0].strip()):
                 continue
             width = width or len(cells)
+            if len(cells) == width + 1 and not cells[-1].strip():  # lines that end in what separates cells
+                cells.pop()
             if len(cells) != width:
                 raise ValueError(f"{path}: line {reader.line_num}: {len(cells)} cells, where the first has {width}")
             yield reader.line_num, cells
     except csv.Error as error:
+        if "new-line character" in str(error):
+            raise ValueError(
+                f"{path}: its lines end in carriage returns alone: save it with ordinary line ends"
+            ) from None
         raise ValueError(f"{path}: line {reader.line_num}: {error}") from None
 
 
@@ -92,7 +119,7 @@ def _delimiter(first: str) -> str:
     bare = re.sub(r'"[^"]*"', "", first)
     undecided = re.sub(r"(?<=\d),(?=\d)", "", bare)
     for text in (undecided, bare) if any(mark in bare for mark in ";\t") else (bare,):
-        for mark in ",;\t":
+        for mark in ",;\t|":
             if mark in text:
                 return mark
     return ","
@@ -127,10 +154,10 @@ def _numbered(width: int, targets: Sequence[Target] = ()) -> list[str]:
     return [f"x{j}" for j in range(width + len(lacking)) if j not in lacking]
 
 
-def _refuse_cell(path: str, line: int, name: str, cell: str) -> NoReturn:
+def _refuse_cell(path: str, line: int, name: str, cell: str, advice: str = "") -> NoReturn:
     what = "missing value" if _is_missing(cell) else "not a finite number:"
     shown = repr(cell if len(cell) <= 40 else cell[:40] + "...") if cell.strip() else "(empty cell)"
-    raise _NotANumberError(f"{path}: line {line}, column {name!r}: {what} {shown}")
+    raise _NotANumberError(f"{path}: line {line}, column {name!r}: {what} {shown}{advice}")
 
 
 class _NotANumberError(ValueError):
@@ -159,12 +186,17 @@ def _collect(path: str, rows: Iterable[Row], names: Sequence[str], positions: Se
     return values, labels, lines
 
 
-def _targets(path: str, name: str, labels: list[str], lines: Sequence[int], needed: bool) -> NDArray[Any] | None:
+def _targets(
+    path: str, name: str, cells: Iterable[str | None], lines: Sequence[int], needed: bool
+) -> NDArray[Any] | None:
     """Return the targets as numbers if all of them are, as class names if none is."""
+    if isinstance(cells, np.ndarray) and cells.dtype != object and np.all(np.isfinite(cells)):
+        return cells
+    labels = ["" if cell is None else str(cell) for cell in cells]
     missing = next((i for i, label in enumerate(labels) if _is_missing(label)), None)
     if missing is not None:
         if needed:
-            _refuse_cell(path, lines[missing], name, labels[missing])
+            _refuse_cell(path, lines[missing], name, labels[missing], "; leave out rows without a target")
         return None
     numbers = [_number(label) for label in labels]
     texts = [i for i, number in enumerate(numbers) if number is None]
@@ -191,6 +223,7 @@ class _Head:
     positions: list[int]
     n_targets: int  # that are needed for y
     delimiter: str
+    has_header: bool
 
     @classmethod
     def of(
@@ -211,6 +244,8 @@ class _Head:
         has_header = _is_header(cells, targets)
         names = [cell or f"x{j}" for j, cell in enumerate(cells)] if has_header else _numbered(len(cells))
         check_names(path, names)
+        if has_header and not targets and needs_target and not cells[-1]:  # lines that end in what separates cells
+            targets = [max(j for j, cell in enumerate(cells) if cell)]
         positions = find_targets(
             path, names, targets, has_header=has_header, needs_target=needs_target, n_features=n_features
         )
@@ -223,7 +258,7 @@ class _Head:
             raise ValueError(f"{path}: no column besides the target {target_names[0]!r}; {marks}")
         check_width(path, len(names), n_features, max_features)
         rest = rows if has_header else chain([first], rows)
-        return cls(path, rest, names, target_names, positions, len(targets), delimiter)
+        return cls(path, rest, names, target_names, positions, len(targets), delimiter, has_header)
 
     def table(self, rows: Iterable[Row], needs_target: bool) -> Table | None:
         """Return some rows as a table, None where there are none."""
@@ -235,7 +270,8 @@ class _Head:
         if at := first_not_finite(X):
             _refuse_cell(path, lines[at[0]], names[at[1]], str(X[at]))
         columns = [
-            _targets(path, name, cells, lines, needs_target) for name, cells in zip(target_names, labels, strict=True)
+            _targets(path, name, _column(cells, self.delimiter), lines, needs_target)
+            for name, cells in zip(target_names, labels, strict=True)
         ]
         return self._with_targets(X, columns)
 
@@ -254,11 +290,28 @@ class _Head:
                 column.extend(map(texts.__getitem__, cells))
         if not lines:
             return None
-        columns = [_column(column, self.delimiter) for column in columns]
-        own = [columns[j] for j in range(width) if j not in self.positions]
-        values = tuple(np.array(column, dtype=object) for column in own)
+        return self._framed([np.array(_column(c, self.delimiter), dtype=object) for c in columns], lines, needs_target)
+
+    def quick(self, stream: BinaryIO, texts: bool) -> Table | None:
+        """Return all rows as pandas reads them; None, or ValueError, where they are to be looked at one by one."""
+        if not self.has_header:
+            stream.seek(0)
+        free = free_memory() / _GROWTH
+        content = stream.read(int(free) if math.isfinite(free) else -1)
+        columns = [] if b"\0" in content or stream.read(1) else _columns_by_pandas(content, self.delimiter)
+        # A row that is too short misses its last cell.
+        if len(columns) != len(self.names) + len(self.positions) or count_missing(columns[-1]):
+            return None
+        if not texts and any(columns[j].dtype == object for j in range(len(columns)) if j not in self.positions):
+            return None
+        table = self._framed(columns, range(len(columns[-1])), True)
+        return table if texts or isinstance(table.X, np.ndarray) else None
+
+    def _framed(self, columns: Sequence[Values], lines: Sequence[int], needs_target: bool) -> Table:
+        """Return a table of columns that hold texts and None, or numbers and NaN."""
+        values = tuple(column for j, column in enumerate(columns) if j not in self.positions)
         found = [
-            _targets(self.path, name, [cell or "" for cell in columns[position]], lines, needs_target)
+            _targets(self.path, name, columns[position], lines, needs_target)
             for name, position in zip(self.target_names, self.positions, strict=True)
         ]
         numbers = [as_numbers(column) for column in values]
@@ -274,19 +327,52 @@ class _Head:
         return Table(X, stacked(self.path, self.target_names, known), self.names, self.target_names, self.path)
 
 
-def _column(cells: list[str | None], delimiter: str) -> list[str | None]:
-    """Return the cells of a column, numbers with decimal commas, or commas between thousands, as Python has them.
+def _column(cells: Sequence[str | None], delimiter: str) -> Sequence[str | None]:
+    """Return the cells of a column, numbers with decimal commas, commas between thousands, % or $ as Python has them.
 
     Where a comma may be either, as in 1,234, it is a decimal one beside semicolons and tabs, and between thousands beside commas.
     """
-    present = [cell for cell in cells if cell is not None]
-    if not any("," in cell for cell in present):
+    present = [cell for cell in cells if cell]
+    if not any(map(_MARKS.search, present)):
         return cells
-    both = ((_THOUSANDS, ""), (_DECIMAL, "."))
-    for pattern, mark in both if delimiter == "," else reversed(both):
-        if all(map(pattern.fullmatch, present)):
-            return [None if cell is None else cell.replace(",", mark) for cell in cells]
+    bare = {cell: _bare(cell) for cell in present}
+    for pattern, dot, comma in _FORMS if delimiter == "," else (_FORMS[1], _FORMS[0], _FORMS[2]):
+        if all(map(pattern.fullmatch, bare.values())):
+            return [cell and bare[cell].replace(".", dot).replace(",", comma) for cell in cells]
     return cells
+
+
+def _bare(cell: str) -> str:
+    """Return a number without a sign of a currency or of percent, and without spaces between its thousands."""
+    found = _SIGNED.fullmatch(cell)
+    return cell if found is None else found[1] + re.sub(r"(?<=\d)\s(?=\d{3}(\D|$))", "", found[2])
+
+
+def _columns_by_pandas(content: bytes, delimiter: str) -> list[Values]:
+    """Return the columns of lines as numbers and NaN, or texts and None; raise ValueError where pandas finds none."""
+    import pandas as pd
+
+    if b'"' in re.sub(rb'"[^"]*+(?:""[^"]*+)*+"(?=[\r\n%b]|$)' % delimiter.encode(), b"", content):
+        raise ValueError("a cell may go on after its quotes")
+    signs = sorted({form(sign) for sign in _MISSING for form in (str.lower, str.upper, str.title)})
+    settings: dict[str, Any] = {"sep": delimiter, "header": None, "skipinitialspace": True, "low_memory": False}
+    settings |= {"keep_default_na": False, "na_values": signs}
+    if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):  # later ones return the nearest numbers anyway
+        settings["float_precision"] = "round_trip"
+    frame = pd.read_csv(BytesIO(content), **settings)
+    truth = [j for j in frame.columns if pd.api.types.infer_dtype(frame[j], skipna=True) == "boolean"]
+    if truth:  # true or True: as it is written
+        frame = pd.read_csv(BytesIO(content), dtype=dict.fromkeys(truth, str), **settings)
+    return [_from_pandas(frame[j], delimiter) for j in frame.columns]
+
+
+def _from_pandas(column: Any, delimiter: str) -> Values:
+    if column.dtype.kind in "iuf":
+        return np.asarray(column, dtype=np.float64)
+    codes, levels = column.factorize()  # -1 for what is missing
+    known = _Cells()
+    texts = np.array([*_column([known[str(level)] for level in levels], delimiter), None], dtype=object)
+    return np.asarray(texts[codes])
 
 
 class _Cells(dict[str, str | None]):
@@ -310,16 +396,21 @@ def read_delimited(
 ) -> Table:
     """Read a CSV file, or one with tabs, into a dense table; see `read_table` for the arguments."""
 
-    def read(make: Callable[[_Head], Table | None]) -> Table | None:
+    def read(make: Callable[[_Head, BinaryIO], Table | None]) -> Table | None:
         with opened(path) as stream:
-            return make(_Head.of(path, _rows(path, stream, tabs), target, n_features, needs_target, max_features))
+            head = _Head.of(path, _rows(path, stream, tabs), target, n_features, needs_target, max_features)
+            return make(head, stream)
 
+    table = None
+    if os.path.getsize(path) >= _LARGE and find_spec("pandas"):
+        with suppress(ValueError):  # what is wrong, and where, the rows tell
+            table = read(lambda head, stream: head.quick(stream, texts))
     try:
-        table = read(lambda head: head.table(head.rows, needs_target))
+        table = table or read(lambda head, _: head.table(head.rows, needs_target))
     except _NotANumberError:
         if not texts:
             raise
-        table = read(lambda head: head.frame(needs_target))
+        table = read(lambda head, _: head.frame(needs_target))
     if table is None:
         raise ValueError(f"{path}: no data below the header")
     return table

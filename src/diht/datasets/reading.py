@@ -107,8 +107,8 @@ def read_table(
     -----
     The first line of a CSV file is a header if a cell in it is text (other than the target's cell and signs for
     missing values), or if it counts 0, 1, 2, ...; without one the columns are named x0, x1, ....  Class names may be
-    strings; all other cells are finite numbers, unless `texts` allows others. Commas, semicolons or tabs separate cells; with
-    `texts` numbers may have decimal commas, or commas between thousands.
+    strings; all other cells are finite numbers, unless `texts` allows others. Commas, semicolons, tabs or bars separate cells; with
+    `texts` numbers may have decimal commas, marks between thousands, and signs of percent or a currency, which are ignored.
     """
     path = os.fspath(path)
     if is_dataset(path):

@@ -144,7 +144,8 @@ def _read_hard(block: _Block, at: list[int], slot: list[int]) -> None:
         if number is None and j >= 0:
             block.fail(a, f"{_shown(token)}: the value is not a finite number")
         elif number is None:
-            block.fail(a, f"the target {_shown(token)} is not a finite number")
+            table = "; a table is named .csv or .tsv" * bool(re.search(rb"[A-Za-z].*[,;|]", token))
+            block.fail(a, f"the target {_shown(token)} is not a finite number{table}")
         elif j >= 0:
             block.value[j] = number
         elif -1 - j < block.target.size:  # not that of a line that breaks off

@@ -14,7 +14,7 @@ from diht.design.dense import Curvature, DenseDesign
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import RowArrays, SparseDesign, compressed
 from diht.design.spectral import spectral_bound
-from diht.design.step import Step
+from diht.design.step import DualState, Step
 from diht.design.streamed import Block, Columns, StreamedRows
 from diht.design.targets import TargetFeatures
 from diht.design.view import AffineView, affine, stacked
@@ -29,6 +29,7 @@ __all__ = [
     "Curvature",
     "DenseDesign",
     "Design",
+    "DualState",
     "Features",
     "RowArrays",
     "RowBlocks",

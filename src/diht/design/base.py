@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.entries import DenseEntries, Entries
-from diht.design.step import Codes, Step, Vector
+from diht.design.step import Codes, DualState, Step, Vector
 from diht.numerics import exact
 from diht.numerics.threads import run_parts
 from diht.numerics.traffic import Traffic, Trips
@@ -225,17 +225,7 @@ class Design(Features):
 
     @abstractmethod
     def block_step(
-        self,
-        step: Step,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        g: Vector,
-        rows: Index | None = None,
-        u: Vector | None = None,
-        fresh: bool = False,
+        self, step: Step, w: Vector, offset: float, dual: DualState, y: Vector, s: Vector, rows: Index | None = None
     ) -> float:
         r"""Update the dual variables of some rows, and ``g`` with them, with one read of those rows.
 
@@ -247,22 +237,16 @@ class Design(Features):
         step : Step
         w : (d,) array
         offset : float
-        alpha : (N,) float64 array
-            Changed in place, unless ``step.store`` is False.
+        dual : DualState
+            ``alpha`` stays as it is where ``step.store`` is False.
         y, s : (N,) arrays
-        g : (d,) float64 array
-            Changed in place.
         rows : array of distinct int, optional
             All rows by default.
-        u : (N,) float64 array, optional
-            Its entries at ``rows`` are overwritten by the margins.
-        fresh : bool
-            Overwrite ``g`` by :math:`X^\top (s \odot \mathrm{new})`, so that no rounding errors pile up; only for all rows.
 
         Returns
         -------
         float
-            :math:`\sum_i s_i (\mathrm{new}_i - \alpha_i)`, or :math:`\sum_i s_i \mathrm{new}_i` if ``fresh``.
+            :math:`\sum_i s_i (\mathrm{new}_i - \alpha_i)`, or :math:`\sum_i s_i \mathrm{new}_i` if ``step.fresh``.
         """
 
     @abstractmethod
@@ -422,8 +406,11 @@ class BlockWork(NamedTuple):
     y: Vector
     s: Vector
     step: Step
-    fresh: bool
     u: Vector | None
+
+    def samples(self) -> tuple[Vector, Vector, Vector, Vector]:
+        """Return what has a number for each sample; no margins where none are asked for."""
+        return self.alpha, self.y, self.s, NO_VECTOR if self.u is None else self.u
 
 
 class RowErrors(Features):
@@ -619,27 +606,18 @@ class StoredDesign(RowErrors, Design):
         n, d = self.shape
         u, g, ones = np.empty(n), np.empty(d), np.ones(n)
         alpha = np.array(c, dtype=np.float64)
-        self.block_step(Step(None, "identity", store=False), w, 0.0, alpha, ones, ones, g, u=u, fresh=True)
+        step = Step(None, "identity", store=False, fresh=True)
+        self.block_step(step, w, 0.0, DualState(alpha, g, u), ones, ones)
         return u, g
 
     def block_step(
-        self,
-        step: Step,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        g: Vector,
-        rows: Index | None = None,
-        u: Vector | None = None,
-        fresh: bool = False,
+        self, step: Step, w: Vector, offset: float, dual: DualState, y: Vector, s: Vector, rows: Index | None = None
     ) -> float:
         """Update the dual variables of some rows, and ``g`` with them; see :meth:`Design.block_step`."""
-        if fresh and rows is not None:
+        if step.fresh and rows is not None:
             raise ValueError("fresh=True needs all rows: g is overwritten")
-        work = self._work(step, w, offset, alpha, y, s, g, rows, u, fresh)
-        if fresh:
+        work, g = self._work(step, w, offset, dual, y, s, rows), dual.g
+        if step.fresh:
             g[:] = 0.0
         if (self.shape[0] if rows is None else work.rows.size) == 0:
             return 0.0
@@ -653,33 +631,23 @@ class StoredDesign(RowErrors, Design):
         return float(sum(totals))
 
     def _work(
-        self,
-        step: Step,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        g: Vector,
-        rows: Index | None,
-        u: Vector | None,
-        fresh: bool,
+        self, step: Step, w: Vector, offset: float, dual: DualState, y: Vector, s: Vector, rows: Index | None
     ) -> BlockWork:
         """Check the arguments of a block step: kernels trust their sizes."""
-        n, d = self.shape
+        (n, d), alpha, u = self.shape, dual.alpha, dual.u
         w, y, s = frozen_vector("w", w, d), frozen_vector("y", y, n), frozen_vector("s", s, n)
-        for name, changed, size in (("alpha", alpha, n), ("g", g, d), ("u", u, n)):
+        for name, changed, size in (("alpha", alpha, n), ("g", dual.g, d), ("u", u, n)):
             if changed is not None and (changed.shape != (size,) or changed.dtype != np.float64):
                 raise ValueError(f"{name} must be a float64 array of shape ({size},)")
         if not alpha.flags.writeable:
             if step.store:
                 raise ValueError("alpha must be writable: it is changed in place")
             alpha = alpha.copy()  # the kernel is compiled for arrays that may be written
-        return BlockWork(self._rows(rows), w, float(offset), alpha, y, s, step, fresh, u)
+        return BlockWork(self._rows(rows), w, float(offset), alpha, y, s, step, u)
 
     def _chunked(self, work: BlockWork) -> Callable[[int, int, Vector], float]:
         """Return what one thread does where numpy computes the step: a chunk is gathered and scattered while in the cache."""
-        rows, w, offset, alpha, y, s, step, fresh, u = work
+        rows, w, offset, alpha, y, s, step, u = work
         margins = np.empty(rows.size or self.shape[0])
         c = np.empty_like(margins)
         size = self._chunk_rows()
@@ -692,7 +660,7 @@ class StoredDesign(RowErrors, Design):
                 margins[begin:end] += offset
                 old = alpha[chunk]
                 new = step(old, margins[begin:end], y[chunk])
-                c[begin:end] = s[chunk] * (new if fresh else new - old)
+                c[begin:end] = s[chunk] * (new if step.fresh else new - old)
                 self._add(rows, begin, end, c, into)
                 if step.store:
                     alpha[chunk] = new

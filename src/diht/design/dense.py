@@ -105,10 +105,8 @@ class DenseDesign(StoredDesign):
     def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
         from diht.design import kernels
 
-        rows, w, offset, alpha, y, s, step, fresh, u = work
-        margins = NO_VECTOR if u is None else u
         return kernels.dense_step(
-            self._kernel_view, rows, start, stop, w, offset, alpha, y, s, *codes, step.store, fresh, g, margins
+            self._kernel_view, work.rows, start, stop, work.w, work.offset, work.samples(), codes, g
         )
 
     def _hint(self, support: Index | None) -> Index:

@@ -175,7 +175,7 @@ def dual_step(
 @jit
 def elementwise_step(codes: Any, alpha: Array, u: Array, b: float, y: Array, new: Array) -> None:
     """Update dual variables whose margins are ``u + b``; ``codes`` are those of :class:`diht.design.step.Codes`."""
-    mode, tau, code, mu, low, high = codes
+    mode, tau, code, mu, low, high, _, _ = codes
     for i in range(alpha.size):
         new[i] = dual_step(mode, alpha[i], u[i] + b, y[i], tau, code, mu, low, high)
 
@@ -183,7 +183,7 @@ def elementwise_step(codes: Any, alpha: Array, u: Array, b: float, y: Array, new
 @jit
 def weighted_step(codes: Any, alpha: Array, u: Array, b: float, y: Array, s: Array) -> float:
     """Return the sum of ``s_i new_i`` over what :func:`elementwise_step` computes."""
-    mode, tau, code, mu, low, high = codes
+    mode, tau, code, mu, low, high, _, _ = codes
     total = 0.0
     for i in range(alpha.size):
         total += s[i] * dual_step(mode, alpha[i], u[i] + b, y[i], tau, code, mu, low, high)
@@ -366,34 +366,17 @@ def csr_add(
 
 @jit
 def csr_step(
-    data: Array,
-    indices: Array,
-    indptr: Array,
-    rows: Array,
-    start: Integer,
-    stop: Integer,
-    w: Array,
-    offset: float,
-    alpha: Array,
-    y: Array,
-    s: Array,
-    mode: Integer,
-    tau: float,
-    code: Integer,
-    mu: float,
-    low: float,
-    high: float,
-    store: bool,
-    fresh: bool,
-    g: Array,
-    u: Array,
+    X: Any, rows: Array, start: Integer, stop: Integer, w: Array, offset: float, samples: Any, codes: Any, g: Array
 ) -> float:
     """Do the dual step for some rows, each read once: gather the margin, update the dual variable, scatter into ``g``.
 
-    Returns the sum of what was scattered: ``s_i (new - alpha_i)``, or ``s_i new`` if ``fresh``. A row whose coefficient is
-    zero is not scattered. ``w`` and ``g`` may be the two columns of one array: an entry of the row then needs one cache line
-    instead of two.
+    ``X`` has the arrays of the CSR, ``samples`` alpha, y, s and the margins u to be written (empty: they are not),
+    ``codes`` are those of :class:`diht.design.step.Codes`. Returns the sum of what was scattered: ``s_i (new - alpha_i)``,
+    or ``s_i new`` if ``fresh``. A row whose coefficient is zero is not scattered. ``w`` and ``g`` may be the two columns of one
+    array: an entry of the row then needs one cache line instead of two.
     """
+    (data, indices, indptr), (alpha, y, s, u) = X, samples
+    mode, tau, code, mu, low, high, store, fresh = codes
     total = 0.0
     for r in range(np.uint64(start), np.uint64(stop)):
         i: Integer = r
@@ -599,27 +582,11 @@ def dense_add(X: Array, rows: Array, start: Integer, stop: Integer, c: Array, g:
 
 @jit
 def dense_step(
-    X: Array,
-    rows: Array,
-    start: Integer,
-    stop: Integer,
-    w: Array,
-    offset: float,
-    alpha: Array,
-    y: Array,
-    s: Array,
-    mode: Integer,
-    tau: float,
-    code: Integer,
-    mu: float,
-    low: float,
-    high: float,
-    store: bool,
-    fresh: bool,
-    g: Array,
-    u: Array,
+    X: Array, rows: Array, start: Integer, stop: Integer, w: Array, offset: float, samples: Any, codes: Any, g: Array
 ) -> float:
     """Do the dual step for some dense rows, each read once; see :func:`csr_step`."""
+    alpha, y, s, u = samples
+    mode, tau, code, mu, low, high, store, fresh = codes
     total = 0.0
     for r in range(start, stop):
         i = rows[r] if rows.size > 0 else r

@@ -56,11 +56,11 @@ class Scatter:
         mean = np.append(design.moments(s / total)[0], float(s @ y) / total)
         if isinstance(design, SparseDesign):
             centred = affine(design, mean[:-1], None, np.empty(0, dtype=np.int64))
-            return cls._of(total, mean, gram(centred, y, s, True, np.arange(X.shape[1])).matrix, len(y))
-        return cls._of(total, mean, _products(design, y, s, mean), len(y))
+            return cls.of_sums(total, mean, gram(centred, y, s, True, np.arange(X.shape[1])).matrix, len(y))
+        return cls.of_sums(total, mean, _products(design, y, s, mean), len(y))
 
     @classmethod
-    def _of(cls, weight: float, mean: Vector, matrix: Matrix, n_samples: int) -> Scatter:
+    def of_sums(cls, weight: float, mean: Vector, matrix: Matrix, n_samples: int) -> Scatter:
         """Leave nothing of columns that are constant up to rounding."""
         rounding = n_samples * np.finfo(np.float64).eps * np.abs(mean)
         constant = np.flatnonzero(np.diag(matrix) <= weight * rounding**2)
@@ -79,7 +79,7 @@ class Scatter:
         for part in parts:
             apart = part.mean - mean
             matrix += part.matrix + part.weight * np.outer(apart, apart)
-        return cls._of(weight, mean, matrix, n_samples)
+        return cls.of_sums(weight, mean, matrix, n_samples)
 
     def left(self, X: Any, y: Vector, s: Vector, held: Indices, n_threads: int | None = None) -> Scatter:
         """Return the sums of the samples that are left when some, which must have less than all of the weight, are held out."""
@@ -96,7 +96,7 @@ class Scatter:
         lost = np.flatnonzero(np.diag(matrix) <= _LOST * np.diag(self.matrix))
         if len(lost):
             _compute_anew(lost, X, y, rest, mean, matrix)
-        return Scatter._of(weight, mean, matrix, len(y))
+        return Scatter.of_sums(weight, mean, matrix, len(y))
 
 
 def _products(design: Design, y: Vector, s: Vector, mean: Vector) -> Matrix:

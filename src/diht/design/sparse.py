@@ -14,7 +14,6 @@ from diht.design.base import (
     ENTRIES_PER_CHUNK,
     ENTRIES_PER_THREAD,
     NO_INDEX,
-    NO_VECTOR,
     BlockWork,
     Index,
     StoredDesign,
@@ -227,18 +226,13 @@ class SparseDesign(StoredDesign):
     def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
         from diht.design import kernels
 
-        rows, w, offset, alpha, y, s, step, fresh, u = work
-        margins = NO_VECTOR if u is None else u
+        X, rows, samples = self._by_rows(), work.rows, work.samples()
         if (stop - start) * self._stored < PAIRED_ENTRIES * self.shape[1] * self.shape[0]:
-            return kernels.csr_step(
-                *self._by_rows(), rows, start, stop, w, offset, alpha, y, s, *codes, step.store, fresh, g, margins
-            )
+            return kernels.csr_step(X, rows, start, stop, work.w, work.offset, samples, codes, g)
         pair = self._take_pair()
-        kernels.load_pair(w, pair)
+        kernels.load_pair(work.w, pair)
         left, right = frozen_view(pair[:, 0]), pair[:, 1]
-        total = kernels.csr_step(
-            *self._by_rows(), rows, start, stop, left, offset, alpha, y, s, *codes, step.store, fresh, right, margins
-        )
+        total = kernels.csr_step(X, rows, start, stop, left, work.offset, samples, codes, right)
         kernels.add_pair(pair, g)
         self._pairs.append(pair)
         return total

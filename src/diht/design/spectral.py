@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from diht.design.base import Design, Index, gamma
-from diht.design.step import Step, Vector
+from diht.design.step import DualState, Step, Vector
 from diht.design.view import AffineView
 
 # Relative margin for the rounding of an eigenvalue that is computed.
@@ -179,7 +179,7 @@ class WeightedRows:
         g, zero = np.zeros(d), np.zeros(n)
         step = Step(None, "margin", store=False)
         design = self.design if centred else self._uncentred()
-        design.block_step(step, z, 0.0, zero, zero, self.s, g, rows=self.rows)
+        design.block_step(step, z, 0.0, DualState(zero, g), zero, self.s, self.rows)
         return g
 
     def gram(self) -> Vector:

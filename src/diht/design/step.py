@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,27 @@ class Codes(NamedTuple):
     mu: float
     low: float
     high: float
+    store: bool
+    fresh: bool
+
+
+@dataclass(eq=False)
+class DualState:
+    r"""Dual variables, and what follows them through a pass; each is changed in place.
+
+    Attributes
+    ----------
+    alpha : Rows
+        One for each sample.
+    g : (d,) float64 array
+        :math:`X^\top (s \odot \alpha)`.
+    u : Rows, optional
+        Where it is given, the margins of the rows that were visited are written to it.
+    """
+
+    alpha: Any
+    g: Vector
+    u: Any = None
 
 
 @dataclass(frozen=True)
@@ -54,12 +75,16 @@ class Step:
     store : bool
         Whether the new value replaces the old one. False leaves the dual vector as it is, so that the pass only adds
         :math:`s_i (\mathrm{new}_i - a_i) x_i` to the accumulated sum.
+    fresh : bool
+        Whether the sum is overwritten by :math:`X^\top (s \odot \mathrm{new})`, so that no rounding errors pile up; only for a
+        pass over all rows.
     """
 
     loss: Loss | None
     mode: Mode
     tau: float = float("nan")
     store: bool = True
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -81,16 +106,21 @@ class Step:
             new = self.loss.dual_step(alpha, u, self.tau, y, implicit=implicit)
         return new
 
+    def of_target(self, c: int) -> Step:
+        """Return the step with the loss of one of several targets."""
+        return self if self.loss is None or self.loss.several == 1 else replace(self, loss=self.loss.of_target(c))
+
     def codes(self) -> Codes | None:
         """Return the step as numbers, or None if the loss has no compiled formula."""
         if self.mode in ("identity", "margin"):
-            return Codes(MODES[self.mode], 0.0, 0, 1.0, -np.inf, np.inf)
+            return Codes(MODES[self.mode], 0.0, 0, 1.0, -np.inf, np.inf, self.store, self.fresh)
         assert self.loss is not None
         kernel = self.loss.kernel()
         if kernel is None:
             return None
         code, mu, low, high = kernel
-        return Codes(MODES[self.mode], float(self.tau), int(code), float(mu), float(low), float(high))
+        numbers = float(self.tau), int(code), float(mu), float(low), float(high)
+        return Codes(MODES[self.mode], *numbers, self.store, self.fresh)
 
     def at(self, alpha: Vector, u: Vector, y: Vector, b: float = 0.0) -> Vector:
         """Compute the new values at the margins u + b, compiled where the loss has a compiled formula."""

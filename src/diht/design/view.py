@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from diht.design.dense import SMALL, DenseDesign
 from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
-from diht.design.step import Step, Vector
+from diht.design.step import DualState, Step, Vector
 from diht.numerics.traffic import Traffic, Trips
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
@@ -171,6 +172,69 @@ class AffineErrors(Features):
         return float((error + 4.0 * UNIT * size) * (1.0 + 16.0 * gamma(max(n, self.shape[1]))) + 4.0 * SMALLEST)
 
 
+class DistantView(AffineErrors):
+    """Columns that live elsewhere, in other processes or on a device, centred and scaled on the way.
+
+    Parameters
+    ----------
+    base : RowErrors
+        The columns as they are stored.
+    center, scale : array of shape (d,), or None
+    zeros : array of int
+        Columns that are constant and equal to their center.
+    """
+
+    base: Any
+
+    def __init__(self, base: Any, center: Vector | None, scale: Vector | None, zeros: Index) -> None:
+        self.base, self.center, self.scale, self.zeros = base, center, scale, zeros
+        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base."""
+        return int(self.base.nbytes)
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data, before they are centred and scaled."""
+        found: np.dtype[Any] = self.base.dtype
+        return found
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return float(self.base.passes)
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether there are centres."""
+        return self.center is not None
+
+    def count(self, passes: float) -> None:
+        """Count reads."""
+        self.base.count(passes)
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self.base.count_reads_of(part)
+
+    def occupied(self) -> Index:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        held = np.zeros(self.shape[1], dtype=bool) if self.center is None else self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
+
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return float(self.base.fraction(support))
+
+    def pieces(self, features: Index, most: float) -> list[Index]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        found: list[Index] = self.base.pieces(features, most)
+        return found
+
+
 class AffineView(AffineErrors, Design):
     r"""The matrix :math:`Z = (X - 1 m^\top) Q^{-1}` with :math:`m` the centers and :math:`Q` the diagonal of the scales.
 
@@ -268,27 +332,14 @@ class AffineView(AffineErrors, Design):
         return u, self._back(g, float(c.sum()))
 
     def block_step(
-        self,
-        step: Step,
-        w: Vector,
-        offset: float,
-        alpha: Vector,
-        y: Vector,
-        s: Vector,
-        g: Vector,
-        rows: Index | None = None,
-        u: Vector | None = None,
-        fresh: bool = False,
+        self, step: Step, w: Vector, offset: float, dual: DualState, y: Vector, s: Vector, rows: Index | None = None
     ) -> float:
         """Update the dual variables of some rows, and ``g`` with them; see :meth:`Design.block_step`."""
         w, shift = self._raw(w)
         raw = np.zeros(self.shape[1])
-        total = self.base.block_step(step, w, offset - shift, alpha, y, s, raw, rows, u, fresh)
+        total = self.base.block_step(step, w, offset - shift, replace(dual, g=raw), y, s, rows)
         change = self._back(raw, total)
-        if fresh:
-            g[:] = change
-        else:
-            g += change
+        dual.g[:] = change if step.fresh else dual.g + change
         return total
 
     def weighted_gram(self, c: Vector) -> Vector:

@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
@@ -154,34 +154,39 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             self._fit_there(data, given)
         return self
 
-    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any) -> Any:
+    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Any:
         """Fit on a device, where the rows are or to which they are moved."""
         from diht.dask.data import Collections
+
+        given = Collections(X, y, sample_weight, offset)
+        with printed(self.verbose):
+            self._fit_there(self._on_device(given), given)
+        return self
+
+    def _on_device(self, given: Collections) -> DeviceData:
+        """Bring data to the device."""
         from diht.gpu.data import loaded
 
-        given = X
+        X = given.X
         if not is_array_of_others(X):
             X = validated(self, X, ensure_all_finite=False)
-        names = getattr(self, "feature_names_in_", None) if hasattr(given, "columns") else None
+        names = getattr(self, "feature_names_in_", None) if hasattr(given.X, "columns") else None
         if isinstance(X, Design):
             raise ValueError(
                 "X must be an array or a sparse matrix where device= is given, not rows in blocks or on disk"
             )
         names = None if names is None else tuple(names)
-        with printed(self.verbose):
-            data = loaded(X, y, sample_weight, self.device, self._task == "classification", names)
-            self._fit_there(data, Collections(given, y, sample_weight))
-        return self
+        return loaded(given._replace(X=X), self.device, self._task == "classification", names)
 
     def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
-        from diht.dask.cluster import WorkersLostError
+        from diht.dask.tasks import WorkersLostError
         from diht.estimators.there import problems_there
 
         design = data.samples.design
         set_features(self, design.shape[1], data.names)
         set_groups(self, None)
-        problems, scale = problems_there(self, data, self._constraint(design.shape[1]), self._ridge)
+        problems, scale = problems_there(self, data, self._constraint(design.shape[1]))
         previous = self._previous(design.shape[1])
         tasks = FitTasks.of(self, given.X, given.y, given.sample_weight, len(problems))
         self._best: dict[str, Array] = {}
@@ -195,8 +200,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         finally:
             del self._best
         self.__dict__.pop("checkpoint_", None)
-        # What is as long as the samples stays where they are, and goes with them.
-        self._keep([result.without_proof() for result in results], design.shape[0])
+        # What is as long as the samples stays where they are, and goes with them, but for dual points that can be had.
+        self._keep([result.without_proof(data.dual(result.alpha)) for result in results], design.shape[0])
         if tasks is not None:
             tasks.end()
         return results
@@ -221,6 +226,11 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         if isinstance(self.loss, str) and self.loss.partition("(")[0] in names:
             return as_loss(self.loss)
         raise ValueError(f"loss must be one of {names}, or a Loss object for {self._task}, got {self.loss!r}")
+
+    def _targets_of(self, y: Array) -> Array:
+        """Return targets that were checked; a single one stands for each of several quantiles."""
+        one = y.ndim == 2 and y.shape[1] == 1
+        return np.asarray(self._loss().columns_of(column_or_1d(y, warn=True) if one else y))
 
     def _fitted_loss(self) -> Loss:
         """Return the loss of the problems that are solved."""

@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -21,7 +22,6 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
-from sklearn.utils.validation import column_or_1d
 
 from diht.constraints.groups import constrained
 from diht.dask import is_dask
@@ -40,7 +40,8 @@ from diht.estimators.path import (
     path_point,
 )
 from diht.estimators.table_encoder import TableEncoder
-from diht.estimators.tabular import Wanted, encoded_names, set_groups, wanted_of
+from diht.estimators.tabular import Wanted, encoded, encoded_names, set_groups, wanted_of
+from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
@@ -48,9 +49,11 @@ from diht.result import Result
 from diht.solvers import Solver
 from diht.solvers.loop import Limits
 from diht.solvers.sweep import proved
+from diht.tables import Encoding, Frame
 
 if TYPE_CHECKING:
     from diht.dask.data import Collections, RemoteData
+    from diht.gpu.data import DeviceData
 
 __all__ = ["SparseClassifierCV", "SparseRegressorCV"]
 
@@ -138,6 +141,12 @@ class _Here:
 
     here: ClassVar[bool] = True
 
+    @cached_property
+    def table(self) -> Frame | None:
+        """The columns as they were given, where what becomes of them is learned from samples."""
+        encoder = getattr(self.estimator, "encoder_", None)
+        return Frame.of(self.data) if encoder is not None and encoder.encoding_.is_learned else None
+
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of samples and of features."""
@@ -153,11 +162,14 @@ class _Here:
         self, estimator: _CrossValidated, grid: Grid, sums: Sums | None, fold: tuple[Any, Any], n_threads: int | None
     ) -> tuple[list[float], bool]:
         """Make the models of a fold's training samples, and score each on the others."""
-        train, test = fold
-        part = self.all.part(train)
+        (train, test), asked = fold, grid.keys
+        part, encoding = self.all.part(train), None
+        if self.table is not None:
+            grid, encoding = self._encoded(grid, train)
+            part, sums = replace(part, X=encoding.encode(self.table.rows(train))), None
         targets, s, classes = estimator._targets(part.y, part.weights)
         model = clone(grid.plain)
-        model.n_features_in_ = self.shape[1]
+        model.n_features_in_ = part.X.shape[1]
         if classes is not None:
             model.classes_ = classes
         if sums is None:
@@ -167,16 +179,32 @@ class _Here:
             paths = [sums.models(train, n_threads)]
         whole = not grid.asked()
         rest = self.all.held_out(test, paths)
+        if self.table is not None and encoding is not None:
+            rest = replace(rest, X=encoding.encode(self.table.rows(test)))
         if rest.offset is not None:
             model.predict = partial(model.predict, offset=rest.offset)  # no scorer knows of offsets
         scorer = check_scoring(model, estimator._scoring() if estimator.scoring is None else estimator.scoring)
         weighted = {} if rest.weights is None or not _takes_weights(scorer) else {"sample_weight": rest.weights}
         scores = []
         with _without_checks(estimator.scoring):
-            for key in grid.keys:
-                model.__dict__ |= _attributes(model, paths, key)
+            for k, lam in asked:
+                model.__dict__ |= _attributes(model, paths, (min(k, grid.ks[-1]), lam))
                 scores.append(float(scorer(model, rest.X, rest.y, **weighted)))
         return scores, whole
+
+    def _encoded(self, grid: Grid, train: Any) -> tuple[Grid, Encoding]:
+        """Learn from training samples how columns become numbers; return the grid of these columns as well."""
+        assert self.table is not None
+        estimator, encoder = self.estimator, self.estimator.encoder_
+        used = [column.name for column in encoder.encoding_.columns if column.kind != "unused"]
+        own = SimpleNamespace(**{name: getattr(estimator, name) for name in Wanted._fields})
+        own.encoder = clone(encoder).set_params(keep=used, only=used, drop=None)
+        d = encoded(own, self.table.rows(train), reset=True).shape[1]
+        set_groups(own, None)
+        wanted = wanted_of(own, d)
+        most = choices_among(d, wanted.keep, wanted.groups)[0]
+        ks = sorted({min(k, most) for k in grid.ks})
+        return replace(grid, constraint=constrained(ks[-1], d, *wanted), ks=ks), own.encoder_.encoding_
 
     def problems(self, model: Plain, grid: Grid) -> list[Problem]:
         """Return the problem of each target, of all samples."""
@@ -234,6 +262,13 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     def _fit_until(self, asked: Callable[[], bool], X: Any, y: Any, sample_weight: Any, offset: Any) -> None:
         if self.criterion not in (*_RULES, *CRITERIA):
             raise ValueError(f"criterion must be one of {[*_RULES, *CRITERIA]}, got {self.criterion!r}")
+        if is_on_device(X, self.device):
+            from diht.dask.data import Collections
+
+            given = Collections(X, y, sample_weight, offset)
+            self._fit_remote(asked, self._on_device(given), given)
+            return
+        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
         if is_dask(X):
             from diht.dask.data import Collections, active_client, loaded, loaded_here
 
@@ -246,7 +281,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         data, targets = X, y
         numeric = {} if is_classifier(self) else {"y_numeric": True, "multi_output": True}
         X, y = validated(self, X, y, **numeric)
-        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        y = self._targets_of(y)
         weights = None if sample_weight is None else normalised_weights(sample_weight, X.shape[0])
         known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
@@ -259,7 +294,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if not is_classifier(self):
             self._keep_target_names(targets)
 
-    def _fit_remote(self, asked: Callable[[], bool], data: RemoteData, given: Collections) -> None:
+    def _fit_remote(self, asked: Callable[[], bool], data: RemoteData | DeviceData, given: Collections) -> None:
         """Do so where the rows are."""
         from diht.estimators.folds_there import FoldRule, There
 
@@ -360,8 +395,9 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
     def _follow_path(self, grid: Grid, given: _Given, sums: Any) -> None:
         """Make the models of all samples; choose by an information criterion if that is asked for; fit the model chosen."""
         problems = given.problems(grid.plain, grid)
-        names = encoded_names(self, given.shape[1])
+        names, encoder = encoded_names(self, given.shape[1]), getattr(self, "encoder_", None)
         paths = _Paths.of(grid, problems, sums, names, given.n_counted)
+        paths = paths if encoder is None else replace(paths, encoding=encoder.encoding_)
         if self.criterion in CRITERIA:
             self._choose_by_criterion(grid.keys, paths.with_bounds())
         best = self.best_k_, self.best_lam_
@@ -419,6 +455,7 @@ class _Paths:
     solved: list[Results]  # all points, where the method proves bounds; else those whose proof is known
     names: tuple[str, ...]
     n: float
+    encoding: Encoding | None = None
 
     @classmethod
     def of(cls, grid: Grid, problems: list[Problem], sums: Any, names: tuple[str, ...], n: float) -> _Paths:
@@ -445,7 +482,7 @@ class _Paths:
         plain = self.grid.plain
         points = tuple(path_point(*key, result, plain.standardize) for key, result in results.items())
         classes = tuple(plain.classes_.tolist()) if len(self.problems) == 1 and is_classifier(plain) else ()
-        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes)
+        return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes, self.encoding)
 
     def chosen(self, key: tuple[int, float]) -> list[Result]:
         """Return the model of a point, with a bound."""
@@ -485,8 +522,9 @@ def _minus_loss(loss: Loss, model: Plain, X: Any, y: Array, sample_weight: Vecto
     """Return minus the mean loss of a regressor's predictions."""
     means = np.asarray(model.predict(X), dtype=np.float64)
     u = np.log(means) if loss.link == "log" else means
-    each = loss.value(u.ravel(order="F"), np.ravel(y, order="F").astype(np.float64))
-    return -float(np.average(each.reshape(u.shape, order="F"), axis=0, weights=sample_weight).mean())
+    pairs = zip(np.atleast_2d(u.T), np.atleast_2d(np.asarray(y, dtype=np.float64).T), strict=True)
+    each = [loss.of_target(c).value(*pair) for c, pair in enumerate(pairs)]
+    return -float(np.average(each, axis=1, weights=sample_weight).mean())
 
 
 class SparseRegressorCV(_CrossValidated, SparseRegressor):
@@ -539,7 +577,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
     encoder : TableEncoder or None, default=None
-        How a data frame becomes numbers, as in `SparseRegressor`: once, before the folds.
+        How a data frame becomes numbers, as in `SparseRegressor`; in a fold from its training samples alone.
+    device : str, optional
+        Where to fit, as in `SparseRegressor`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
 
     Attributes
     ----------
@@ -603,6 +643,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         sign: Any = None,
         bounds: Any = None,
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -625,6 +666,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -711,7 +753,9 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     keep, groups, sign, bounds
         Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
     encoder : TableEncoder or None, default=None
-        How a data frame becomes numbers, as in `SparseClassifier`: once, before the folds.
+        How a data frame becomes numbers, as in `SparseClassifier`; in a fold from its training samples alone.
+    device : str, optional
+        Where to fit, as in `SparseClassifier`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
 
     Attributes
     ----------
@@ -775,6 +819,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         bounds: Any = None,
         multiclass: str = "shared",
         encoder: TableEncoder | None = None,
+        device: Any = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -798,6 +843,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.sign = sign
         self.bounds = bounds
         self.encoder = encoder
+        self.device = device
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

@@ -1,15 +1,15 @@
-"""Cross-validation where the rows are on the workers of a cluster: folds by a rule, weights of zero, scores that are sums."""
+"""Cross-validation where the rows are elsewhere, on workers or a device: folds by a rule, weights of zero, scores that are sums."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, xlogy
+from scipy.special import xlogy
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import KFold, StratifiedKFold, check_cv
 from sklearn.utils import check_random_state
@@ -22,7 +22,9 @@ from diht.losses import Loss
 from diht.problem import Problem
 from diht.result import Result
 from diht.samples import Rows
-from diht.samples.remote import RemoteSamples
+
+if TYPE_CHECKING:
+    from diht.gpu.data import DeviceData
 
 __all__ = ["FoldRule", "There", "score_of"]
 
@@ -60,7 +62,7 @@ class FoldRule(NamedTuple):
             splitter = check_cv(cv, y=[0, 1] if classifier else None, classifier=classifier)
         if type(splitter) not in (KFold, StratifiedKFold):
             kinds = "a number of folds, a KFold or a StratifiedKFold"
-            raise ValueError(f"cv must be {kinds} where X is a Dask collection, got {type(cv).__name__}")
+            raise ValueError(f"cv must be {kinds} where X is a Dask collection or on a device, got {type(cv).__name__}")
         stratified = isinstance(splitter, StratifiedKFold)
         if stratified and not classifier:
             raise ValueError("cv must not be a StratifiedKFold where targets are no classes")
@@ -70,7 +72,7 @@ class FoldRule(NamedTuple):
             seed = int(given) if isinstance(given, int | np.integer) else check_random_state(given).randint(2**31 - 1)
         return cls(splitter.get_n_splits(), stratified, seed)
 
-    def numbers(self, data: RemoteData) -> Rows:
+    def numbers(self, data: RemoteData | DeviceData) -> Rows:
         """Return the number of its fold for each sample."""
         samples = data.samples
         n_labels = len(data.classes) if self.stratified and data.classes is not None else 1
@@ -90,7 +92,7 @@ class FoldRule(NamedTuple):
                 found[own] = self._dealt(ranks, c) if ends is None else np.searchsorted(ends[c], ranks, "right")
             return found
 
-        return samples.map(fold, labels, ranks)
+        return samples.map_in_memory(fold, labels, ranks)
 
     def _ends(self, totals: Indices, order: Indices) -> dict[int, Indices]:
         """Return, for each class, how many of its samples come before the end of each fold of neighbours.
@@ -141,7 +143,7 @@ class Score(NamedTuple):
 def _errors(loss: Loss, error: Callable[[Vector, Vector], Vector], of_mean: Callable[[Any], Any] = np.asarray) -> Score:
     """Return minus a mean of errors of the targets and their predicted means, averaged over the targets."""
     return Score(
-        lambda y, u, s: np.append(error(np.atleast_2d(y), loss.mean(u)) @ s, s.sum()),
+        lambda y, u, s: np.concatenate([error(np.atleast_2d(y), loss.mean(u)) @ s, [s.sum()]]),
         lambda sums: -float(np.mean(of_mean(sums[:-1] / sums[-1]))),
     )
 
@@ -161,12 +163,13 @@ def _explained(loss: Loss) -> Score:
 
 
 def _deviance(y: Vector, mean: Vector) -> Vector:
-    return np.asarray(2.0 * (xlogy(y, y / mean) - y + mean))
+    deviance: Vector = 2.0 * (xlogy(y, y / mean) - y + mean)
+    return deviance
 
 
 def _hits(y: Vector, u: Vector) -> Array:
-    codes = u[0] > 0.0 if len(u) == 1 else np.argmax(u, axis=0)
-    return np.asarray(codes == y)
+    codes: Any = u[0] > 0.0 if len(u) == 1 else np.argmax(u, axis=0)
+    return codes == y  # type: ignore[no-any-return]
 
 
 def _of_classes(loss: Loss, n_classes: int) -> dict[str, Score]:
@@ -182,15 +185,15 @@ def _of_classes(loss: Loss, n_classes: int) -> dict[str, Score]:
 
     def log_losses(y: Vector, u: Vector, s: Vector) -> Vector:
         logs = loss.log_likelihoods(u.T)
-        logs = logs - logsumexp(logs, axis=1, keepdims=True)
-        own = np.maximum(logs[np.arange(len(y)), y.astype(np.int64)], np.log(_LEAST))
-        return np.array([s @ own, s.sum()])
+        logs = logs - np.max(logs, axis=1)[:, None]
+        own = logs[np.arange(len(y)), y.astype(np.int64)] - np.log(np.sum(np.exp(logs), axis=1))
+        return np.stack([s @ np.maximum(own, np.log(_LEAST)), s.sum()])
 
     def ratio(sums: Vector) -> float:
         return float(sums[0] / sums[1])
 
     known = {
-        "accuracy": Score(lambda y, u, s: np.array([s @ _hits(y, u), s.sum()]), ratio),
+        "accuracy": Score(lambda y, u, s: np.stack([s @ _hits(y, u), s.sum()]), ratio),
         "balanced_accuracy": Score(recalls, mean_recall),
     }
     return known | ({"neg_log_loss": Score(log_losses, ratio)} if loss.has_probabilities else {})
@@ -206,15 +209,15 @@ def score_of(name: Any, loss: Loss, n_classes: int) -> Score:
         "r2": _explained(loss),
     }  # fmt: skip
     if not isinstance(name, str) or name not in known:
-        raise ValueError(f"scoring must be one of {[*known]} where X is a Dask collection, got {name!r}")
+        raise ValueError(f"scoring must be one of {[*known]} where X is a Dask collection or on a device, got {name!r}")
     return known[name]
 
 
 @dataclass(frozen=True, eq=False)
 class There:
-    """Rows on workers, as cross-validation asks for them; a fold is the number of what is held out."""
+    """Rows on workers or on a device, as cross-validation asks for them; a fold is the number of what is held out."""
 
-    data: RemoteData
+    data: RemoteData | DeviceData
     given: Collections
     rule: FoldRule | None
 
@@ -241,9 +244,9 @@ class There:
         assert self.rule is not None
         return self.rule.numbers(self.data)
 
-    def _weighted(self, keep: Callable[[Vector], Any]) -> RemoteSamples:
+    def _weighted(self, keep: Callable[[Vector], Any]) -> Any:
         """Return the samples of some folds: the others have no weight."""
-        samples = self.data.samples
+        samples: Any = self.data.samples
         s = samples.map(lambda y, s, fold: np.where(keep(fold), s, 0.0), self.numbers)
         total = samples.with_weights(s).total(np.ones_like)
         if not total > 0.0:

@@ -22,6 +22,7 @@ from diht.estimators.base import blas_threads, class_targets, column_scales
 from diht.estimators.table_encoder import TableEncoder
 from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
 from diht.estimators.there import class_targets_there, scales_there, stated_there
+from diht.gpu import is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.digits import shown
@@ -30,12 +31,14 @@ from diht.problem import Problem, Targets, normalised_weights
 from diht.result import Certificate, Result, used
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
+from diht.tables import Encoding
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from diht.dask.data import RemoteData
+    from diht.gpu.data import DeviceData
 
 __all__ = ["Path", "PathPoint", "sparse_path"]
 
@@ -130,6 +133,8 @@ class Path(Sequence[PathPoint]):
         What the models obey, whatever its k.
     classes : tuple
         The classes, sorted, where these are the targets: of two the second is the positive one.
+    encoding : Encoding, or None
+        How the columns of a table became the features, where they did.
     """
 
     points: tuple[PathPoint, ...]
@@ -138,6 +143,7 @@ class Path(Sequence[PathPoint]):
     n_samples: float
     constraint: Constraint = field(default=Cardinality(1), repr=False)
     classes: tuple[Any, ...] = field(default=(), repr=False)
+    encoding: Encoding | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         from diht.report.path import path_text  # what only some need is imported there
@@ -185,6 +191,19 @@ class Path(Sequence[PathPoint]):
         if not found:
             raise ValueError(f"lam must be one of {lams}, got {lam!r}")
         return found
+
+    @property
+    def counted(self) -> str:
+        """What k counts: "features", those of a table its columns, or "groups"."""
+        units = getattr(self.constraint, "unit", ())
+        own = self.encoding is not None and np.array_equal(units, self.encoding.groups)
+        return "features" if own or self.constraint.unit_size == 1 else "groups"
+
+    def columns(self, features: Indices) -> list[str]:
+        """Return the names of some features; of a table those of the columns that they come from, each once."""
+        if self.encoding is None:
+            return [self.feature_names[j] for j in features]
+        return [column.name for column in self.encoding.needed(features)]
 
     def coefficients(self) -> NDArray[Any]:
         """Return the coefficients, one row a point."""
@@ -239,11 +258,11 @@ class Path(Sequence[PathPoint]):
         columns: dict[str, Any] = {
             "k": [point.k for point in self],
             "lam": [point.lam for point in self],
-            "n_features": [len(point.support) for point in self],
+            "n_features": [len(self.columns(point.support)) for point in self],
             "objective": [point.objective for point in self],
             "lower_bound": [point.lower_bound for point in self],
             "relative_gap": [point.relative_gap for point in self],
-            "required": [len(point.certificate.required) for point in self],
+            "required": [len(self.columns(point.certificate.required)) for point in self],
             "status": [str(point.result.status) for point in self],
             "n_passes": [point.result.n_passes for point in self],
         }
@@ -261,7 +280,7 @@ class Path(Sequence[PathPoint]):
         ----------
         path : path-like
             The file, replaced as a whole if it is there.
-        X : array-like or sparse matrix of shape (n_samples, n_features), optional
+        X : data frame, array-like or sparse matrix of shape (n_samples, n_features), optional
             Samples to score every model on, best such as were not used to fit.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), optional
             Their targets; needed with X.
@@ -272,8 +291,10 @@ class Path(Sequence[PathPoint]):
             raise ValueError("X and y must be given together, or neither of them")
         tested = None
         if X is not None:
+            if self.encoding is not None:
+                X = self.encoding.encode(X)
             rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
-            tested = Known(rows, np.asarray(y)).checked(self)
+            tested = Known(rows, np.asarray(self.loss.columns_of(np.asarray(y)))).checked(self)
         write_path_page(self, os.fspath(path), tested)
 
     def plot(self, lam: float | None = None) -> Figure:
@@ -301,7 +322,7 @@ class Path(Sequence[PathPoint]):
             coef=np.stack([point.sizes[used] for point in points]),
             axis=what + "\nof the standardised column" * points[0].certificate.scaled,
             required=np.stack([np.isin(used, point.certificate.required) for point in points]),
-            counted="features" if self.constraint.unit_size == 1 else "groups",
+            counted=self.counted,
         )
         return draw_path(steps, f"{self.loss.name} loss, lam={points[0].lam:g}")
 
@@ -329,6 +350,7 @@ def sparse_path(
     bounds: Any = None,
     offset: ArrayLike | None = None,
     encoder: TableEncoder | None = None,
+    device: Any = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -343,7 +365,7 @@ def sparse_path(
         Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder
+    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder, device
         As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
     solver : str or Solver, default="auto"
         "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
@@ -403,19 +425,29 @@ def sparse_path(
         problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
         results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
-        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes)
+        encoding = given.encoder_.encoding_ if hasattr(given, "encoder_") else None
+        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes, encoding)
 
     kept = "the path has the points that were solved so far"
     with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
+        classes = named.task == "classification"
+        if is_on_device(X, device):
+            from diht.dask.data import Collections
+            from diht.gpu import data
+
+            there = data.loaded(Collections(X, y, sample_weight, offset), device, classes, feature_names(X))
+            set_seen(given, None, there.names)
+            return solved(_There(there, named)).without_proof()
+        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
         if is_dask(X):
             from diht.dask.data import Collections, active_client, loaded, loaded_here
 
-            client, classes = active_client(), named.task == "classification"
+            client = active_client()
             collections = Collections(X, y, sample_weight, offset)
             if client is not None:
-                with loaded(client, collections, classes) as there:
-                    set_seen(given, None, there.names)
-                    return solved(_There(there, named)).without_proof()
+                with loaded(client, collections, classes) as remote:
+                    set_seen(given, None, remote.names)
+                    return solved(_There(remote, named)).without_proof()
             X, y, sample_weight, offset = loaded_here(collections, classes)
         return solved(_Here(given, X, y, named, sample_weight, offset, n_jobs))
 
@@ -461,9 +493,9 @@ class _Here:
 
 
 class _There:
-    """Rows on the workers of a cluster."""
+    """Rows on the workers of a cluster, or on a device."""
 
-    def __init__(self, data: RemoteData, loss: Loss) -> None:
+    def __init__(self, data: RemoteData | DeviceData, loss: Loss) -> None:
         self._data, self.names, self.n_features = data, data.names, data.samples.design.shape[1]
         self.n_samples, self.loss = data.weight, loss
         targets = Targets(data.samples.y)

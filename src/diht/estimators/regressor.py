@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
-from sklearn.utils.validation import column_or_1d
 
 from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
@@ -49,7 +48,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="squared"
         The name of a loss of regression in `diht.losses.LOSSES`, such as "squared" for (y - u)^2, "huber" for Huber's loss,
-        "quantile(q=0.9)" for the pinball loss of a quantile, "poisson" for half the Poisson deviance of counts with mean exp(u),
+        "quantile(q=0.9)" for the pinball loss of a quantile (several, which share features: "quantile(q=[0.1, 0.9])"),
+        "poisson" for half the Poisson deviance of counts with mean exp(u),
         "negative_binomial(dispersion=0.5)", "gamma" and "tweedie(power=1.5)"; or an object of `diht.losses` or of your own.
     solver : str or Solver, default="auto"
         The method: a name in `diht.solvers.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
@@ -241,18 +241,16 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
             The estimator itself.
         """
         if is_on_device(X, self.device):
-            if offset is not None:
-                raise ValueError("offset cannot be used where X is on a device")
-            found: SparseRegressor = self._fit_on_device(X, y, sample_weight)
+            found: SparseRegressor = self._fit_on_device(X, y, sample_weight, offset)
             return found
-        X, y, sample_weight = map(on_host, (X, y, sample_weight))
+        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
         if is_dask(X):
             fitted: SparseRegressor = self._fit_dask(X, y, sample_weight, offset)
             return fitted
         data, targets = X, y
         # The design finds what is not finite.
         X, y = validated(self, X, y, y_numeric=True, multi_output=True, ensure_all_finite=False)
-        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        y = self._targets_of(y)
         self._keep_target_names(targets)
         s = normalised_weights(sample_weight, X.shape[0])
         tasks = FitTasks.of(self, data, y, sample_weight, 1)
@@ -273,6 +271,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         self.__dict__.pop("target_names_in_", None)
         if len(names) > 1 and all(isinstance(name, str) for name in names):
             self.target_names_in_ = np.array(names, dtype=object)
+        elif labels := self._loss().labels:
+            self.target_names_in_ = np.array(labels, dtype=object)
 
     def _model(self, coef: Array, intercept: Array) -> dict[str, Any]:
         attributes = super()._model(coef, intercept)
@@ -322,11 +322,13 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         if loss.score == "r2":
             return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
         u = np.atleast_2d(self._linear(X, offset).astype(np.float64).T)
-        targets = np.atleast_2d(np.asarray(y).T)
+        targets = np.atleast_2d(self._targets_of(np.asarray(y)).T)
         if len(targets) != len(u):
             raise ValueError(f"y must have {len(u)} targets, as in fit, got shape {np.shape(y)}")
         s = normalised_weights(sample_weight, u.shape[1])
-        return float(np.mean([_explained(loss, *pair, s) for pair in zip(u, targets, strict=True)]))
+        return float(
+            np.mean([_explained(loss.of_target(c), *pair, s) for c, pair in enumerate(zip(u, targets, strict=True))])
+        )
 
     def _linear(self, X: Any, offset: ArrayLike | None) -> Array:
         """Return x.w + b, with the offset."""

@@ -41,11 +41,15 @@ def class_targets_there(samples: Samples, n_classes: int, loss: Loss) -> tuple[T
 
 
 def problems_there(
-    model: SparseLinearModel, data: RemoteData | DeviceData, constraint: Constraint, lam: Any
+    model: SparseLinearModel, data: RemoteData | DeviceData, constraint: Constraint, lam: Any = None
 ) -> tuple[dict[str, Problem], Vector | None]:
-    """State the problem of each target, by what to print before a line; return what columns are divided by, too."""
+    """State the problem of each target, by what to print before a line; return what columns are divided by, too.
+
+    Without `lam` the ridge is the model's own, which depends on the number of classes that are found.
+    """
     samples, targets = model._targets_there(data)
     loss, intercept = model._fitted_loss(), model.fit_intercept
+    lam = model._ridge if lam is None else lam
     scale = scales_there(samples, constraint) if model.standardize else None
     stated = {label: stated_there(samples, loss, rows, data.offset()) for label, rows in targets.items()}
     return {

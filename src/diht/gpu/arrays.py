@@ -17,6 +17,8 @@ import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from diht.gpu import kernels
+from diht.losses import Pieces
+from diht.relaxation.smoothing import central_slopes
 
 __all__ = ["DeviceArray", "fetched", "pairwise_sum"]
 
@@ -191,6 +193,15 @@ class DeviceArray(NDArrayOperatorsMixin):
         """Return the mean of the entries."""
         return DeviceArray(_sum(self).tensor / self.size)
 
+    def central_slopes(self, y: DeviceArray, pieces: Pieces, tau: float) -> DeviceArray:
+        """Return the derivatives of `diht.relaxation.smoothing.Central` at these margins."""
+        u, targets = torch.broadcast_tensors(self.tensor, y.tensor)
+        if not (kernels.take(u) or u.device.type == "cpu"):
+            found: DeviceArray = central_slopes(self, y, pieces, tau)
+            return found
+        flat = kernels.central_slopes(u.reshape(-1).contiguous(), targets.reshape(-1).contiguous(), pieces, tau)
+        return DeviceArray(flat.reshape(u.shape))
+
 
 def fetched(found: Any) -> Any:
     """Return what a function of vectors returned, with numbers and numpy's arrays in place of those of a device.
@@ -317,6 +328,7 @@ _UFUNCS: dict[str, Callable[..., Tensor]] = {
     "isfinite": torch.isfinite,
     "isinf": torch.isinf,
     "isnan": torch.isnan,
+    "xlogy": _both(torch.xlogy),
 }
 
 
@@ -400,12 +412,14 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.any: _any,
     np.all: _all,
     np.argmin: lambda a: int(torch.argmin(a.tensor)),
-    np.argmax: lambda a: int(torch.argmax(a.tensor)),
+    np.argmax: lambda a, axis=None: int(torch.argmax(a.tensor)) if axis is None else DeviceArray(a.tensor.argmax(axis)),
+    np.atleast_2d: lambda a: DeviceArray(torch.atleast_2d(a.tensor)),
     np.count_nonzero: lambda a: int(torch.count_nonzero(a.tensor)),
     np.nonzero: lambda a: tuple(map(DeviceArray, torch.nonzero(a.tensor, as_tuple=True))),
     np.linalg.norm: _norm,
     np.stack: _stack,
     np.concatenate: _concatenate,
+    np.hstack: lambda arrays: _concatenate(arrays, 1 if arrays[0].ndim > 1 else 0),
     np.zeros_like: _like(torch.zeros_like),
     np.ones_like: _like(torch.ones_like),
     np.empty_like: _like(torch.empty_like),

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from diht.design import Features
 from diht.design.base import RowErrors, cut_at
-from diht.design.view import AffineErrors
+from diht.design.view import DistantView
+from diht.gpu.interchange import SMALL
 from diht.gpu.matrix import Matrix, as_numpy, on_device
 
 __all__ = ["DeviceColumns", "DeviceView"]
@@ -51,12 +52,17 @@ class DeviceColumns(_Costs, RowErrors):
     matrix : Matrix
     roundings : int
         How often an entry was rounded before it was stored.
+    is_fast : bool, optional
+        Whether costs are those of a GPU; by default where they are on one and not few. Few are counted as the host counts them: the
+        same work is done, with the same answers.
     """
 
     n_threads = 1
 
-    def __init__(self, matrix: Matrix, roundings: int = 0) -> None:
+    def __init__(self, matrix: Matrix, roundings: int = 0, is_fast: bool | None = None) -> None:
         self.matrix, self.shape, self.roundings = matrix, matrix.shape, roundings
+        large = matrix.device.type != "cpu" and matrix.shape[0] * matrix.shape[1] > SMALL
+        self._is_fast = large if is_fast is None else is_fast
         self.dtype = np.dtype(str(matrix.dtype).removeprefix("torch."))
         self._reads = 0.0
 
@@ -67,8 +73,17 @@ class DeviceColumns(_Costs, RowErrors):
 
     @property
     def is_fast(self) -> bool:
-        """Whether they are on a GPU."""
-        return bool(self.matrix.device.type != "cpu")
+        """Whether costs are those of a GPU."""
+        return self._is_fast
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the matrix is on the host, in part."""
+        return self.matrix.is_far
+
+    def keepable(self, features: Indices) -> bool:
+        """Whether some columns fit on the device."""
+        return self.matrix.holds(len(features))
 
     @property
     def nbytes(self) -> int:
@@ -151,56 +166,24 @@ class DeviceColumns(_Costs, RowErrors):
         return self._largest_row
 
 
-class DeviceView(_Costs, AffineErrors):
+class DeviceView(_Costs, DistantView):
     """Such columns, centred and scaled on the way."""
+
+    base: DeviceColumns
 
     @property
     def is_fast(self) -> bool:
-        """Whether they are on a GPU."""
+        """Whether costs are those of a GPU."""
         return self.base.is_fast
 
-    def __init__(self, base: DeviceColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
-        self.base: DeviceColumns = base
-        self.center, self.scale, self.zeros = center, scale, zeros
-        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
-
     @property
-    def nbytes(self) -> int:
-        """Bytes of the base."""
-        return self.base.nbytes
+    def is_far(self) -> bool:
+        """Whether the matrix is on the host, in part."""
+        return self.base.is_far
 
-    @property
-    def data_dtype(self) -> np.dtype[Any]:
-        """The type of the data, before they are centred and scaled."""
-        return self.base.dtype
-
-    @property
-    def passes(self) -> float:
-        """Reads of the whole of X so far."""
-        return self.base.passes
-
-    @property
-    def is_centred(self) -> bool:
-        """Whether there are centres."""
-        return self.center is not None
-
-    def count(self, passes: float) -> None:
-        """Count reads."""
-        self.base.count(passes)
-
-    def count_reads_of(self, part: Features) -> None:
-        """Count what has been read of a compact copy as its fraction of X."""
-        self.base.count_reads_of(part)
-
-    def occupied(self) -> Indices:
-        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
-        held = np.zeros(self.shape[1], dtype=bool) if self.center is None else self.center != 0.0
-        held[self.base.occupied()] = True
-        return np.flatnonzero(held)
-
-    def fraction(self, support: Indices) -> float:
-        """Fraction of the stored entries that some features hold."""
-        return self.base.fraction(support)
+    def keepable(self, features: Indices) -> bool:
+        """Whether some columns fit on the device."""
+        return self.base.keepable(features)
 
     @cached_property
     def _norms(self) -> Vector:
@@ -221,7 +204,3 @@ class DeviceView(_Costs, AffineErrors):
         if self.center is not None:
             values = values - self.center[features]
         return values if self.scale is None else values / self.scale[features]
-
-    def pieces(self, features: Indices, most: float) -> list[Indices]:
-        """Cut features into groups whose columns have at most so many entries, but for single ones."""
-        return self.base.pieces(features, most)

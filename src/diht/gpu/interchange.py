@@ -8,12 +8,12 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["is_array_of_others", "is_on_device", "on_host", "tensor_of"]
+__all__ = ["SMALL", "is_array_of_others", "is_on_device", "on_host", "tensor_of"]
 
 Tensor: TypeAlias = Any  # torch.Tensor
 
 # Entries of an X on a GPU up to which the host, where the data are sent, is as fast.
-_SMALL = 2_000_000
+SMALL = 2_000_000
 
 
 def _library(X: Any) -> str:
@@ -35,7 +35,7 @@ def is_on_device(X: Any, device: Any) -> bool:
         return False
     if find_spec("torch") is None:
         raise ValueError("X on a GPU needs torch: pip install 'diht[gpu]'")
-    return int(np.prod(X.shape)) > _SMALL
+    return int(np.prod(X.shape)) > SMALL
 
 
 def _is_of_host(X: Any) -> bool:

@@ -9,13 +9,26 @@ import os
 from functools import cache
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
-__all__ = ["Segments", "block_sums", "dense_matvec", "dense_rmatvec", "dense_row_spread", "dense_spread", "take"]
+from diht.losses import Pieces
+
+__all__ = [
+    "Segments",
+    "block_sums",
+    "central_slopes",
+    "dense_matvec",
+    "dense_rmatvec",
+    "dense_row_spread",
+    "dense_spread",
+    "take",
+]
 
 Tensor: TypeAlias = Any  # torch.Tensor
 
 _CUT = 1024  # entries of a row of a sparse matrix that one program adds up
+WINDOW = 1 << 21  # rows whose numbers, 16 MB, stay in the cache of a GPU while columns are added up
 
 
 @cache
@@ -38,6 +51,22 @@ def block_sums(t: Tensor) -> Tensor:
     from diht.gpu import triton_kernels
 
     return triton_kernels.block_sums(t)
+
+
+def central_slopes(u: Tensor, y: Tensor, pieces: Pieces, tau: float) -> Tensor:
+    """Return what `diht.samples.central_slopes` does of every entry of vectors in float64: by it, on the CPU."""
+    out = torch.empty_like(u)
+    if take(u):
+        from diht.gpu import triton_kernels
+
+        inside = np.nextafter(pieces.low, pieces.high), np.nextafter(pieces.high, pieces.low)
+        numbers = torch.tensor([pieces.mu, pieces.low, pieces.high, tau, *inside], dtype=torch.float64, device=u.device)
+        triton_kernels.central_slopes(u, y, numbers, pieces, out)
+    else:
+        from diht.samples import central_slopes as compiled
+
+        compiled.central_slopes(u.numpy(), y.numpy(), pieces.numbers, tau, out.numpy())
+    return out
 
 
 def dense_matvec(X: Tensor, w: Tensor) -> Tensor:
@@ -69,32 +98,55 @@ def dense_spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:
 
 
 class Segments:
-    """The rows of a sparse matrix, long ones cut into pieces whose sums are added up afterwards.
+    """Runs of the entries of a sparse matrix, long ones cut into pieces whose sums are added up afterwards.
 
     Parameters
     ----------
-    starts : torch.Tensor of shape (N + 1,)
-        Where each row begins.
+    firsts, ends : torch.Tensor of shape (m,)
+        Where each run begins and ends.
+    n_windows : int
+        How many runs, m / n_windows apart, belong to one row or column: their sums are added up.
     """
 
-    def __init__(self, starts: Tensor) -> None:
-        counts = torch.diff(starts)
-        self.firsts, self.ends, self.pieces = starts[:-1], starts[1:], None
+    def __init__(self, firsts: Tensor, ends: Tensor, n_windows: int = 1) -> None:
+        counts = ends - firsts
+        self.firsts, self.ends, self.pieces, self.n_windows = firsts, ends, None, n_windows
         if len(counts) and int(counts.max()) > _CUT:
             pieces = torch.clamp((counts + (_CUT - 1)) // _CUT, min=1)
-            own = torch.zeros(len(counts) + 1, dtype=torch.int64, device=starts.device)
+            own = torch.zeros(len(counts) + 1, dtype=torch.int64, device=firsts.device)
             torch.cumsum(pieces, 0, out=own[1:])
-            row = torch.repeat_interleave(torch.arange(len(counts), device=starts.device), pieces)
-            number = torch.arange(len(row), device=starts.device) - own[row]
-            self.firsts = starts[row] + number * _CUT
-            self.ends = torch.minimum(self.firsts + _CUT, starts[row + 1])
+            row = torch.repeat_interleave(torch.arange(len(counts), device=firsts.device), pieces)
+            number = torch.arange(len(row), device=firsts.device) - own[row]
+            self.firsts = firsts[row] + number * _CUT
+            self.ends = torch.minimum(self.firsts + _CUT, ends[row])
             self.pieces = own
 
+    @classmethod
+    def of_rows(cls, starts: Tensor) -> Segments:
+        """Take the rows of a matrix, by where each begins."""
+        return cls(starts[:-1], starts[1:])
+
+    @classmethod
+    def of_columns(cls, starts: Tensor, rows: Tensor, n_rows: int) -> Segments:
+        """Take the columns, by where each begins and the rows of its entries, ascending.
+
+        Those of a window of the rows are added up before those of the next: its part of a vector stays in the cache.
+        """
+        n_windows = -(-n_rows // WINDOW)
+        if n_windows <= 1:
+            return cls.of_rows(starts)
+        n_columns = len(starts) - 1
+        own = torch.repeat_interleave(torch.arange(n_columns, device=starts.device), torch.diff(starts))
+        counts = torch.bincount(own.mul_(n_windows).add_(rows // WINDOW), minlength=n_columns * n_windows)
+        ends = torch.cumsum(counts, 0)
+        firsts, ends = ((part.view(n_columns, n_windows).T.reshape(-1)) for part in (ends - counts, ends))
+        return cls(firsts, ends, n_windows)
+
     def dots(self, index: Tensor, values: Tensor, v: Tensor) -> Tensor:
-        """Compute the products of the rows with a vector."""
+        """Compute the products of the rows, or columns, with a vector."""
         from diht.gpu import triton_kernels
 
         sums = triton_kernels.segment_dots(self.firsts, self.ends, index, values, v.contiguous())
-        if self.pieces is None:
-            return sums
-        return triton_kernels.segment_dots(self.pieces[:-1], self.pieces[1:], None, sums, None)
+        if self.pieces is not None:
+            sums = triton_kernels.segment_dots(self.pieces[:-1], self.pieces[1:], None, sums, None)
+        return sums if self.n_windows == 1 else sums.view(self.n_windows, -1).sum(0)

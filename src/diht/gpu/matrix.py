@@ -18,7 +18,8 @@ __all__ = ["Dense", "Matrix", "Sparse", "as_numpy", "on_device"]
 Tensor: TypeAlias = Any  # torch.Tensor
 Indices = NDArray[np.int64]
 
-_CHUNK = 1 << 25  # entries of rows that are converted to float64 at a time
+_CHUNK = 1 << 25  # entries of rows that are converted to float64 at a time,
+_LARGE_CHUNK = 1 << 27  # and on a GPU, where each step takes some time of its own
 
 
 def on_device(values: NDArray[Any], device: Any) -> Tensor:
@@ -50,6 +51,15 @@ class Matrix(ABC):
     @abstractmethod
     def is_sparse(self) -> bool:
         """Whether only entries other than zero are stored."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether a read takes far longer than one of what is on the device."""
+        return False
+
+    def holds(self, n_features: int) -> bool:
+        """Whether some columns fit on the device."""
+        return True
 
     @abstractmethod
     def matvec(self, w: Tensor, rows: Tensor | None = None) -> Tensor:
@@ -94,9 +104,14 @@ class Matrix(ABC):
     def chunks(self, width: int | None = None, most: int | None = None) -> Iterator[slice]:
         """Cut the rows such that a dense float64 copy of each part is small."""
         n, d = self.shape
-        step = max(1, _CHUNK // max(1, d if width is None else width))
+        chunk = _CHUNK if self.device.type == "cpu" else _LARGE_CHUNK
+        step = max(1, chunk // max(1, d if width is None else width))
         step = step if most is None else min(step, most)
         return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+    def part(self, first: int, last: int) -> Matrix:
+        """Return some rows that follow each other."""
+        raise TypeError("rows that are apart are not cut")
 
     def _zeros(self, n: int) -> Tensor:
         return torch.zeros(n, dtype=torch.float64, device=self.device)
@@ -159,6 +174,10 @@ class Dense(Matrix):
     def dense_rows(self, rows: Any) -> Tensor:
         """Return some rows in float64."""
         return self.X[rows].to(torch.float64, copy=True)
+
+    def part(self, first: int, last: int) -> Dense:
+        """Return some rows that follow each other."""
+        return Dense(self.X[first:last])
 
     def counts(self) -> Tensor:
         """Return the number of rows, for every column."""
@@ -263,11 +282,17 @@ class Sparse(Matrix):
 
     @cached_property
     def _segments(self) -> kernels.Segments:
-        return kernels.Segments(self.starts)
+        return kernels.Segments.of_rows(self.starts)
 
     @cached_property
     def _column_segments(self) -> kernels.Segments:
-        return kernels.Segments(self.by_columns[0])
+        return kernels.Segments.of_columns(*self.by_columns[:2], self.shape[0])
+
+    def part(self, first: int, last: int) -> Sparse:
+        """Return some rows that follow each other."""
+        starts = self.starts[first : last + 1]
+        begin, end = starts[[0, -1]].tolist()
+        return Sparse(starts - begin, self.index[begin:end], self.values[begin:end], self.shape[1])
 
     def _taken(self, rows: Any) -> Sparse:
         """Return some rows."""
@@ -275,6 +300,10 @@ class Sparse(Matrix):
 
     def columns(self, features: Tensor) -> Sparse:
         """Return a copy of some columns, by rows and by columns."""
+        return Sparse(*self.stored_columns(features), len(features), _slices(*self.by_columns, features))
+
+    def stored_columns(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the entries of some columns by rows: where each begins, the places of its columns among them, and the entries."""
         place = torch.full((self.shape[1],), -1, dtype=self.index.dtype, device=self.device)
         place[features] = torch.arange(len(features), dtype=self.index.dtype, device=self.device)
         new = place[self.index]
@@ -286,19 +315,18 @@ class Sparse(Matrix):
         if bool(torch.any(features[1:] < features[:-1])):  # a row's entries are in the order of the features
             order = torch.argsort(_rows_of(starts) * len(features) + index, stable=True)
             index, values = index[order], values[order]
-        return Sparse(starts, index, values, len(features), _slices(*self.by_columns, features))
+        return starts, index, values
 
     def dense_rows(self, rows: Any) -> Tensor:
         """Return some rows, dense, in float64."""
         if isinstance(rows, slice):
-            first, last, _ = rows.indices(self.shape[0])
-            starts = self.starts[first : last + 1]
-            begin, end = int(starts[0]), int(starts[-1])
-            starts, index, values = starts - begin, self.index[begin:end], self.values[begin:end]
+            part = self.part(*rows.indices(self.shape[0])[:2])
+            starts, index, values = part.starts, part.index, part.values
         else:
             starts, index, values = _slices(self.starts, self.index, self.values, rows)
         out = torch.zeros((len(starts) - 1, self.shape[1]), dtype=torch.float64, device=self.device)
-        out[_rows_of(starts), index.to(torch.int64)] = values.to(torch.float64)
+        at = _rows_of(starts, len(index)).mul_(self.shape[1]).add_(index)
+        out.view(-1)[at] = values.to(torch.float64)
         return out
 
     def counts(self) -> Tensor:
@@ -350,10 +378,10 @@ class Sparse(Matrix):
         return not len(self.values) or bool(self.values.min() >= 0)
 
 
-def _rows_of(starts: Tensor) -> Tensor:
-    """Return the row of each entry."""
+def _rows_of(starts: Tensor, n_entries: int | None = None) -> Tensor:
+    """Return the row of each entry; a device need not be asked for their number where it is given."""
     counts = torch.diff(starts)
-    return torch.repeat_interleave(torch.arange(len(counts), device=starts.device), counts)
+    return torch.repeat_interleave(torch.arange(len(counts), device=starts.device), counts, output_size=n_entries)
 
 
 def _slices(starts: Tensor, index: Tensor, values: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -370,7 +398,7 @@ def _sums_of(
 ) -> Tensor:
     """Compute the products of the rows of a matrix that is stored by rows with a vector, in float64."""
     if kernels.take(values):
-        return (kernels.Segments(starts) if segments is None else segments).dots(index, values, v)
+        return (kernels.Segments.of_rows(starts) if segments is None else segments).dots(index, values, v)
     terms = values.to(torch.float64) * v[index.to(torch.int64)]
     return torch.segment_reduce(terms, "sum", lengths=torch.diff(starts).to(torch.int64), initial=0.0, unsafe=True)
 

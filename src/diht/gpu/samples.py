@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from diht.design import DenseDesign, Step
+from diht.design import DenseDesign, DualState, Step
 from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram, Products, gram_of
+from diht.design.scatter import Scatter
 from diht.design.spectral import bound_of, has_small_gram
 from diht.gpu.arrays import DeviceArray, fetched, pairwise_sum
 from diht.gpu.columns import DeviceColumns, DeviceView
@@ -26,6 +27,7 @@ from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.distant import Distant
 from diht.samples.memory import MemorySamples
 from diht.samples.partition import Blocks, make_blocks
+from diht.samples.remote import labelled, ranks_of
 
 __all__ = ["TorchSamples"]
 
@@ -251,6 +253,32 @@ class TorchSamples(Distant):
         found = f(self.y, self.s, *rows)
         return found if isinstance(found, DeviceArray) else np.full_like(self.y, found)
 
+    def map_in_memory(self, f: Callable[..., Any], *rows: Rows) -> Rows:
+        """Do so on the host."""
+        return self.put(f(*map(self.fetch, (self.y, self.s, *rows))))
+
+    def ranks(self, labels: Rows, n_labels: int) -> tuple[Rows, Indices, Indices]:
+        """Return the number of each sample among those with its label, from 0; how many have each, and the first of them."""
+        values, runs = self.fetch(labels), [(0, self.size)]
+        counts, firsts = labelled(self, values, n_labels, runs)
+        return self.put(ranks_of(self, values, runs, np.zeros_like(counts))), counts[0], firsts[0]
+
+    def scatter(self, s: Rows) -> Scatter:
+        """Return the sums of products of the columns and the targets, with these weights."""
+        c, d = s.tensor, self.design.shape[1]
+        total = float(pairwise_sum(c))
+        if total == 0.0:
+            return Scatter(0.0, np.zeros(d + 1), np.zeros((d + 1, d + 1)))
+        self.design.count(2.0)
+        mean = torch.cat([self.matrix.rmatvec(c), (c @ self.y.tensor)[None]]) / total
+        matrix = torch.zeros((d + 1, d + 1), dtype=torch.float64, device=self.device)
+        for rows in self.matrix.chunks(d + 1, most=_BLOCK):
+            Z = torch.cat([self.matrix.dense_rows(rows), self.y.tensor[rows, None]], 1)
+            Z -= mean
+            Z *= c[rows, None].sqrt()
+            matrix.addmm_(Z.T, Z)
+        return Scatter.of_sums(total, as_numpy(mean), as_numpy(matrix), self.size)
+
     def asked(self, f: Callable[..., Any], loss: Loss, rows: Rows, at: Any) -> list[Any]:
         """Return ``f(samples, loss, rows, at)``, brought here."""
         return [fetched(f(self, loss, rows, at))]
@@ -302,7 +330,8 @@ class TorchSamples(Distant):
         """Return the samples of some features alone, on a compact copy of them."""
         features = np.asarray(features, dtype=np.int64)
         self.design.count(self.design.fraction(features))
-        base = DeviceColumns(self.matrix.columns(on_device(features, self.device)), self.design.base.roundings)
+        own = self.design.base
+        base = DeviceColumns(self.matrix.columns(on_device(features, self.device)), own.roundings, own.is_fast)
         if not isinstance(self.design, DeviceView):
             return TorchSamples(base, self.y, self.s)
         center, scale = (None if v is None else v[features] for v in (self.design.center, self.design.scale))
@@ -319,7 +348,8 @@ class TorchSamples(Distant):
         """Return the samples with X dense, in float64, centred and scaled; sparse columns as they are."""
         if self.matrix.is_sparse:
             return self
-        return TorchSamples(DeviceColumns(Dense(self.dense_rows(slice(None))), roundings=2), self.y, self.s)
+        dense = Dense(self.dense_rows(slice(None)))
+        return TorchSamples(DeviceColumns(dense, 2, self.design.is_fast), self.y, self.s)
 
     # Products with X
 
@@ -356,17 +386,7 @@ class TorchSamples(Distant):
         """Compute ``X w`` and ``X'(s alpha)``."""
         return self.margins(w), self.pull(alpha)
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them; a part is a tensor of indices."""
         at = slice(None) if part is None else part
         raw, shift = self.raw(w)
@@ -376,21 +396,18 @@ class TorchSamples(Distant):
             self.design.count(1.0 - self.design.fraction(np.flatnonzero(w)))
         else:
             margins = self.matrix.matvec(on_device(raw, self.device), part) + (float(b) - shift)
-        old = alpha.tensor[at]
+        old = dual.alpha.tensor[at]
         given: tuple[Any, ...] = DeviceArray(old), DeviceArray(margins), DeviceArray(self.y.tensor[at])
         found: Any = step(*given)
         new = found.tensor
-        c = self.s.tensor[at] * (new if fresh else new - old)
+        c = self.s.tensor[at] * (new if step.fresh else new - old)
         total = float(pairwise_sum(c))
         change = self.back(as_numpy(self.matrix.rmatvec(c, part)), total)
         if step.store:
-            alpha.tensor[at] = new
-        if u is not None:
-            u.tensor[at] = margins
-        if fresh:
-            g[:] = change
-        else:
-            g += change
+            dual.alpha.tensor[at] = new
+        if dual.u is not None:
+            dual.u.tensor[at] = margins
+        dual.g[:] = change if step.fresh else dual.g + change
         return total
 
     def spectral_bound(self, part: Rows | None = None) -> float:

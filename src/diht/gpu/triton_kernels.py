@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["block_sums", "matvec", "rmatvec", "segment_dots", "spread"]
+__all__ = ["block_sums", "central_slopes", "matvec", "rmatvec", "segment_dots", "spread"]
 
 Tensor: TypeAlias = Any  # torch.Tensor
 
@@ -37,6 +37,68 @@ def block_sums(t: Tensor) -> Tensor:
         _block_sums[(out.numel(),)](t, out, t.numel(), SIZE=_SUMMED)
         t = out
     return t[0] if t.numel() else t.sum()
+
+
+@triton.jit
+def _room(excess, mu, tau):  # type: ignore[no-untyped-def] # pragma: no cover
+    """Return the positive root of ``mu r^2 + excess r - tau = 0``, infinite where there is none."""
+    root = tl.sqrt(excess * excess + 4.0 * mu * tau)
+    far = tl.where(mu > 0.0, (root - excess) / tl.where(mu > 0.0, 2.0 * mu, 1.0), float("inf"))
+    return tl.where(excess > 0.0, 2.0 * tau / tl.where(excess > 0.0, excess + root, 1.0), far)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _central_slopes(  # type: ignore[no-untyped-def] # pragma: no cover
+    us, ys, numbers, out, n, TURNED: tl.constexpr, BOUNDED: tl.constexpr, STRAIGHT: tl.constexpr, SIZE: tl.constexpr
+):
+    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    y = tl.load(ys + at, mask=at < n, other=1.0)
+    d = tl.load(us + at, mask=at < n, other=1.0) - y
+    mu, tau = tl.load(numbers), tl.load(numbers + 3)
+    low, high = tl.load(numbers + 1) + 0.0 * y, tl.load(numbers + 2) + 0.0 * y
+    least, most = tl.load(numbers + 4) + 0.0 * y, tl.load(numbers + 5) + 0.0 * y
+    if TURNED:
+        up = y > 0.0
+        low, high = tl.where(up, low, -high), tl.where(up, high, -low)
+        least, most = tl.where(up, least, -most), tl.where(up, most, -least)
+    if not BOUNDED:
+        end = tl.where(low == -float("inf"), high, low)
+        room = _room(tl.where(low == -float("inf"), d - mu * end, mu * end - d), mu, tau)
+        a = tl.where(low == -float("inf"), end - room, end + room)
+    elif STRAIGHT:
+        half = 0.5 * (high - low)
+        far = half * tl.abs(d)
+        root = tl.sqrt(tau * tau + far * far)
+        room = half * tau * (1.0 + tau / (root + far)) / (tau + root)
+        a = tl.where(d > 0.0, tl.minimum(high - room, most), tl.maximum(low + room, least))
+    else:
+        from_high, from_low, middle = _room(d - mu * high, mu, tau), _room(mu * low - d, mu, tau), 0.5 * (low + high)
+        upper = tl.minimum(tl.maximum(high - from_high, middle), most)
+        a = tl.where(from_high < from_low, upper, tl.maximum(tl.minimum(low + from_low, middle), least))
+        left, right, steps = low, high, 0
+        pending = (at < n).to(tl.int32)
+        while tl.max(pending, 0) > 0:
+            below, above = a - low, high - a
+            inside = (below > 0.0) & (above > 0.0)
+            pull_low, pull_high = tau / tl.where(inside, below, 1.0), tau / tl.where(inside, above, 1.0)
+            value = mu * a - pull_low + pull_high - d
+            rounding = 4.440892098500626e-16 * (tl.abs(d) + mu * tl.abs(a) + pull_low + pull_high)
+            left, right = tl.where(value > 0.0, left, a), tl.where(value > 0.0, a, right)
+            new = a - value / (mu + pull_low * pull_low / tau + pull_high * pull_high / tau)
+            moved = new != a
+            new = tl.where((left < new) & (new < right), new, 0.5 * (left + right))
+            steps += 1
+            goes_on = inside & (tl.abs(value) > rounding) & moved & (left < new) & (new < right) & (steps < 200)
+            pending = tl.where(goes_on, pending, 0)
+            a = tl.where(pending > 0, new, a)
+    tl.store(out + at, a, mask=at < n)
+
+
+def central_slopes(u: Tensor, y: Tensor, numbers: Tensor, pieces: Any, out: Tensor) -> None:
+    """Write the a inside F with ``y + mu a - tau/(a - low) + tau/(high - a) = u``; `numbers`: mu, low, high, tau, inner ends."""
+    bounded = bool(pieces.high - pieces.low < float("inf"))
+    kinds = {"TURNED": bool(pieces.turned), "BOUNDED": bounded, "STRAIGHT": pieces.mu == 0.0}
+    _central_slopes[(triton.cdiv(len(u), _SUMMED),)](u, y, numbers, out, len(u), **kinds, SIZE=_SUMMED)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -134,10 +196,10 @@ def segment_dots(firsts: Tensor, ends: Tensor, index: Tensor | None, values: Ten
     """Compute ``sum values[p] v[index[p]]`` over the entries p of each segment, or of the values alone."""
     n = len(firsts)
     out = torch.empty(n, dtype=torch.float64, device=values.device)
-    rows, lanes = 32, 32
+    rows, lanes = 16, 32
     gathered = index is not None
     index, v = (index, v) if gathered else (values, values)
     _segment_dots[(triton.cdiv(n, rows),)](
-        firsts, ends, index, values, v, out, n, ROWS=rows, LANES=lanes, GATHERED=gathered
+        firsts, ends, index, values, v, out, n, ROWS=rows, LANES=lanes, GATHERED=gathered, num_warps=2
     )
     return out

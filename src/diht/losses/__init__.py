@@ -6,6 +6,8 @@ l*(a) = y a + (mu/2) a^2 on an interval; see `QuadraticConjugate`.
 
 from __future__ import annotations
 
+import re
+
 from diht.losses.base import Declared, Loss, Pieces
 from diht.losses.gamma import Gamma
 from diht.losses.hinge import Hinge
@@ -80,19 +82,22 @@ def as_loss(loss: str | Loss) -> Loss:
     name, _, rest = loss.partition("(")
     if name not in ALL_LOSSES or (rest and not rest.endswith(")")):
         raise ValueError(f"unknown loss {loss!r}; choose one of {', '.join(ALL_LOSSES)}")
-    return ALL_LOSSES[name](**_parameters(name, [given for given in rest[:-1].split(",") if given.strip()]))
+    given = re.split(r",(?![^\[]*\])", rest[:-1])  # at commas outside brackets
+    return ALL_LOSSES[name](**_parameters(name, [text for text in given if text.strip()]))
 
 
-def _parameters(name: str, given: list[str]) -> dict[str, float]:
+def _parameters(name: str, given: list[str]) -> dict[str, float | tuple[float, ...]]:
     """Return the parameters of a loss by their names."""
-    known, found = vars(ALL_LOSSES[name]()), {}
+    known: dict[str, float] = vars(ALL_LOSSES[name]())
+    found: dict[str, float | tuple[float, ...]] = {}
     for text in given:
         key, _, value = map(str.strip, text.partition("="))
         if key not in known:
             has = f"has {', '.join(known)}" if known else "has none"
             raise ValueError(f"unknown parameter {key!r} of the {name} loss, which {has}")
         try:
-            found[key] = float(value)
+            several = key == "q" and value.startswith("[") and value.endswith("]")
+            found[key] = tuple(map(float, value[1:-1].split(","))) if several else float(value)
         except ValueError:
             raise ValueError(f"{key} of the {name} loss must be a number, got {value!r}") from None
     return found

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Declared", "Loss", "Pieces", "namespace", "oriented", "require_positive"]
+__all__ = ["Array", "Declared", "Loss", "OfTarget", "Pieces", "namespace", "oriented", "require_positive"]
 
 # An array of any namespace that follows the array API standard, or a number; there is no common type to name.
 Array: TypeAlias = Any
@@ -38,6 +38,26 @@ def namespace(*arrays: Array) -> Any:
         if type(array).__module__ == "torch":
             return sys.modules["torch"]
     return np
+
+
+class OfTarget(np.ndarray):
+    """The numbers of one of several targets, which tell whose they are; what follows from them is a plain array."""
+
+    target = 0
+
+    @classmethod
+    def of(cls, y: np.ndarray[Any, Any], target: int) -> OfTarget:
+        """Return a view."""
+        own = y.view(cls)
+        own.target = target
+        return own
+
+    def __array_finalize__(self, whole: Any) -> None:
+        self.target = getattr(whole, "target", 0)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        plain = (np.asarray(given) if isinstance(given, OfTarget) else given for given in inputs)
+        return getattr(ufunc, method)(*plain, **settings)
 
 
 def log_probabilities(log_p: Array) -> Array:
@@ -300,6 +320,25 @@ class Loss(Declared, ABC):
         ``each(f)`` is the list of ``f(y, s, u)`` of every block of samples.
         """
         return None
+
+    @property
+    def several(self) -> int:
+        """How many targets, of which each has a loss of its own, or 1: the same loss for however many there are."""
+        return 1
+
+    @property
+    def labels(self) -> list[str]:
+        """What each of several losses is called; none of one."""
+        return []
+
+    def columns_of(self, y: Any) -> Any:
+        """Return targets; one target alone in a column for each of several losses."""
+        one = self.several > 1 and np.ndim(y) == 1
+        return np.broadcast_to(np.asarray(y)[:, None], (len(y), self.several)) if one else y
+
+    def of_target(self, c: int) -> Loss:
+        """Return the loss of one of several targets."""
+        return self
 
     def of_two_classes(self) -> tuple[Loss, float]:
         """Return the loss of one prediction that two classes have in common, and the factor of its ridge."""

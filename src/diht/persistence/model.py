@@ -367,7 +367,8 @@ class SavedModel:
         encoding = estimator.encoder_.encoding_ if hasattr(estimator, "encoder_") else None
         names = getattr(estimator, "feature_names_in_", None) if table is None else table.feature_names
         names = names if encoding is None else encoding.names
-        targets = _target_names(estimator, len(rows)) if table is None else table.target_names
+        of_table = table is not None and loss.several == 1
+        targets = table.target_names if of_table else _target_names(estimator, len(rows))  # type: ignore[union-attr]
         targets = None if targets is None else tuple(map(str, targets))
         figures = [Figures.of(result.certificate, result.status) for result in results]
         shared, d = len(results) < len(rows), int(estimator.coef_.shape[-1])

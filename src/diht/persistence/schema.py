@@ -227,10 +227,15 @@ def _loss(node: Node) -> Loss:
     standard: Any = ALL_LOSSES[name]()
     entries = node.entries("name", *vars(standard))
     try:
-        loss: Loss = ALL_LOSSES[name](**{key: entries[key].number() for key in vars(standard)})
+        loss: Loss = ALL_LOSSES[name](**{key: _parameter(entries[key]) for key in vars(standard)})
     except ValueError as error:
         raise error if str(error).startswith(node.path) else node.fail(str(error)) from None
     return loss
+
+
+def _parameter(node: Node) -> Any:
+    """Return a number, or several, as quantiles may be."""
+    return tuple(item.number() for item in node.items()) if isinstance(node.value, list) else node.number()
 
 
 def _names(node: Node, n_features: int) -> tuple[str, ...]:

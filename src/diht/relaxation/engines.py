@@ -190,7 +190,8 @@ class NewtonEngine(Engine):
         """Take the loss with so much smoothing, in units of the targets' size."""
         loss = self.problem.loss
         self.strength = strength
-        if loss.pieces is not None and loss.pieces.is_bounded:
+        pieces = loss.of_target(0).pieces
+        if pieces is not None and pieces.is_bounded:
             self.loss: Loss = Central(loss, strength * self.size)
         elif not loss.differentiable:
             self.loss = Moreau(loss, strength * self.size)

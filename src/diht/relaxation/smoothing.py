@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from diht.losses import Loss, Pieces
 
-__all__ = ["Central", "Moreau"]
+__all__ = ["Central", "Moreau", "central_slopes"]
 
 _NEAREST = 1e-150  # its square is a normal number
 _U = 2.0**-53  # unit roundoff of float64
@@ -66,6 +66,10 @@ class Moreau(Loss):
         """Check as the loss itself does."""
         self.base.check_targets(y)
 
+    def of_target(self, c: int) -> Moreau:
+        """That of the loss of one of several targets."""
+        return replace(self, base=self.base.of_target(c))
+
     def kernel(self) -> tuple[int, float, float, float] | None:
         """That of the same pieces with another mu, where the loss is made of such."""
         pieces = self.base.pieces
@@ -84,28 +88,30 @@ class Central(Loss):
 
     name = "central"
 
-    @property
-    def _pieces(self) -> Pieces:
+    def _pieces(self, target: int = 0) -> Pieces:
         """Those of the base, which is made of such."""
-        pieces = self.base.pieces
+        pieces = self.base.of_target(target).pieces
         assert pieces is not None
         return pieces
 
     @property
     def mu(self) -> float:
         """No larger than the curvature of the conjugate, which is least in the middle of the domain."""
-        pieces = self._pieces
+        pieces = self._pieces()
         width = pieces.high - pieces.low
         return pieces.mu + (8.0 * self.tau / width**2 if np.isfinite(width) else 0.0)
 
     def derivative(self, u: Any, y: Any) -> Any:
         """The point of the domain where the derivative of the conjugate is u."""
+        pieces = self._pieces(y.target if self.base.several > 1 else 0)
+        if hasattr(u, "central_slopes"):  # vectors elsewhere have kernels of their own
+            return u.central_slopes(y, pieces, self.tau)
         if not isinstance(u, np.ndarray):
-            return _central_slopes(u, y, self._pieces, self.tau)
-        from diht.samples.central_slopes import central_slopes
+            return central_slopes(u, y, pieces, self.tau)
+        from diht.samples import central_slopes as compiled
 
         out = np.empty_like(u)
-        central_slopes(u, y, self._pieces.numbers, self.tau, out)
+        compiled.central_slopes(u, np.asarray(y), pieces.numbers, self.tau, out)
         return out
 
     def value(self, u: Any, y: Any) -> Any:
@@ -139,10 +145,14 @@ class Central(Loss):
 
     def slope_kernel(self) -> tuple[tuple[int, float, float, float], float]:
         """The pieces of the base, and tau."""
-        return self._pieces.numbers, self.tau
+        return self._pieces().numbers, self.tau
+
+    def of_target(self, c: int) -> Central:
+        """That of the loss of one of several targets."""
+        return replace(self, base=self.base.of_target(c))
 
 
-def _central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
+def central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
     """Return what `diht.samples.central_slopes` compiles, by functions of arrays, wherever these live."""
     mu, d, up = pieces.mu, u - y, y > 0.0 if pieces.turned else y == y
     low, high = np.where(up, pieces.low, -pieces.high), np.where(up, pieces.high, -pieces.low)

@@ -60,8 +60,9 @@ def _range(level: Level) -> str:
 
 def _sentences(card: Scorecard) -> list[str]:
     """What the risk is of, and what the card costs."""
+    line = f"{card.slope:.4g} sum {'-' if card.intercept < 0 else '+'} {abs(card.intercept):.4g}"
     return [
-        f"risk: of the class {quoted(card.classes.tolist()[1])}, 1 / (1 + exp(-({card.slope:.4g} sum {card.intercept:+.4g})))",
+        f"risk: of the class {quoted(card.classes.tolist()[1])}, 1 / (1 + exp(-({line})))",
         f"objective: {rounded_up(card.objective, 6)}; of the model without rounding: {card.model_objective:.6g}",
         f"no model with as many features has one below {rounded_down(card.lower_bound, 6)}:",
         f"the best of them is better than this card by at most {percent(max(card.price, 0.0))}",

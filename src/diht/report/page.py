@@ -72,6 +72,7 @@ _NEAR = 0.1  # by how much more, relative to the objective, they cost at most
 PAGE_CSS = """
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:12px}
 .tile b{display:block;font-size:1.35rem;font-weight:600;line-height:1.3;font-variant-numeric:tabular-nums}
+@media(max-width:480px){.tile b{font-size:1.05rem}}
 .tile span{font-size:.85rem;color:var(--faint)}
 .features{width:100%;max-width:760px}
 .features td{vertical-align:top;padding-bottom:7px}.features th,.features td{padding-right:8px}
@@ -112,7 +113,8 @@ class Predictions:
     def of(cls, estimator: Any, X: Any, y: ArrayLike, offset: ArrayLike | None = None) -> Predictions:
         """Ask an estimator."""
         known = {} if offset is None else {"offset": offset}
-        targets, predicted = np.asarray(y), np.asarray(estimator.predict(X, **known))
+        targets = np.asarray(estimator._loss().columns_of(np.asarray(y)))
+        predicted = np.asarray(estimator.predict(X, **known))
         if targets.shape != predicted.shape:
             each = "one target" if predicted.ndim == 1 else f"{predicted.shape[1]} targets"
             raise ValueError(f"y must hold {each} for each of the {len(predicted)} samples of X")
@@ -370,7 +372,9 @@ def _heading(label: str) -> str:
 
 def _of_group(model: SavedModel) -> str:
     """Say whose standard deviation it is, where the features of a group share one: the root of the mean of their variances."""
-    return "" if model.structure.groups is None else " of the group"
+    if model.structure.groups is None:
+        return ""
+    return " of the column" if model.counts_columns else " of the group"
 
 
 def _feature_table(model: SavedModel, equation: Equation, effects: Vector | None) -> str:

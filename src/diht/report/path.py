@@ -123,16 +123,21 @@ def path_heads_and_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     rows = []
     for point, criterion in zip(path, bic, strict=True):
         figure = shown(point.objective, point.lower_bound)
-        cells = [str(point.k), *[f"{point.lam:g}"] * several, f"{len(point.support):,}", figure.objective]
-        cells += [figure.lower_bound, short_percent(point.relative_gap), f"{len(point.certificate.required):,}"]
+        used, required = (len(path.columns(features)) for features in (point.support, point.certificate.required))
+        cells = [str(point.k), *[f"{point.lam:g}"] * several, f"{used:,}", figure.objective]
+        cells += [figure.lower_bound, short_percent(point.relative_gap), f"{required:,}"]
         rows.append(cells + [significant(criterion, 6)] * likely)
     return heads, rows
 
 
 def _title(path: Path) -> str:
-    n, d = path.n_samples, len(path.feature_names)
     lam = f", lam = {path.lams[0]:g}" if len(path.lams) == 1 else ""
-    return f"Path of {len(path)} model{'s' * (len(path) != 1)}: {spoken(path.loss)} loss{lam}, {n:,g} samples, {d:,} features"
+    return f"Path of {len(path)} model{'s' * (len(path) != 1)}: {spoken(path.loss)} loss{lam}, {_data(path)}"
+
+
+def _data(path: Path) -> str:
+    d = len(path.feature_names) if path.encoding is None else len(path.encoding.needed())
+    return f"{path.n_samples:,g} samples, {d:,} feature{'s' * (d != 1)}"
 
 
 def _shortened(rows: list[list[str]]) -> list[list[str]]:
@@ -165,9 +170,10 @@ def point_model(path: Path, point: PathPoint, fit_intercept: bool) -> SavedModel
     targets = tuple(f"y{i}" for i in range(len(rows))) if classes is None and len(rows) > 1 else None
     figures = Figures.of(point.certificate, point.result.status)
     parts = zip(equation_labels(classes, targets), rows, np.atleast_1d(point.intercept), strict=True)
+    groups = () if path.encoding is None or path.counted == "groups" else tuple(path.encoding.groups.tolist())
     asked = Structure(
         keep=tuple(constraint.free(d)[1].tolist()),
-        groups=None if constraint.unit_size == 1 else (),
+        groups=None if constraint.unit_size == 1 else groups,
         limits=None if constraint.limits is None else ((), ()),
     )
     return SavedModel(
@@ -187,6 +193,7 @@ def point_model(path: Path, point: PathPoint, fit_intercept: bool) -> SavedModel
         data=Data(None, round(path.n_samples), None, None),
         structure=asked,
         shared=len(rows) > 1,
+        encoding=path.encoding,
     )
 
 
@@ -259,7 +266,7 @@ def path_page(path: Path, tested: Known | None = None) -> str:
 def _head(path: Path, title: str, tested: Known | None) -> str:
     scaled = path[0].certificate.scaled
     facts = {
-        "data": f"{path.n_samples:,g} samples, {len(path.feature_names):,} features",
+        "data": _data(path),
         "classes": ", ".join(printable(str(label), 24) for label in path.classes[:12]),
         "loss": spoken(path.loss),
         "ridge": f"lam = {', '.join(f'{lam:g}' for lam in path.lams)}{', on standardised columns' if scaled else ''}",
@@ -291,7 +298,7 @@ class _Panels:
 
     def __init__(self, path: Path, scored: Sequence[dict[str, float]], tested: Known | None) -> None:
         self.path, self.tested = path, tested
-        self.units = "features" if path.constraint.unit_size == 1 else "groups"
+        self.units = path.counted
         self.intercept = any(np.any(point.intercept) for point in path)
         self.places = {(point.k, point.lam): n for n, point in enumerate(path)}
         self.scored = scored
@@ -321,9 +328,9 @@ class _Panels:
 
     def _proved(self, point: PathPoint) -> str:
         """Name what is proved to be in every best model."""
-        certificate = point.certificate
-        names = [printable(self.path.feature_names[j], 40) for j in certificate.required[:_NAMED]]
-        more = len(certificate.required) - len(names)
+        required = self.path.columns(point.certificate.required)
+        names = [printable(name, 40) for name in required[:_NAMED]]
+        more = len(required) - len(names)
         return paragraphs(f"Provably in: {', '.join(names) or 'none'}{f' and {more:,} more' if more else ''}.")
 
     def _tiles(self, place: int) -> str:

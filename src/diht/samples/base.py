@@ -21,7 +21,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Features, Step
+from diht.design import DualState, Features, Step
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss, Pieces
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
@@ -122,6 +122,10 @@ class Samples(ABC):
     @abstractmethod
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
         """Return the vector of ``f(y, s, *rows)``, which has a number for each sample."""
+
+    def map_in_memory(self, f: Callable[..., Any], *rows: Rows) -> Rows:
+        """Do so with numpy's arrays: for what is computed once."""
+        return self.map(f, *rows)
 
     def total(self, f: Callable[..., Any], *rows: Rows) -> float:
         """Return ``sum_i s_i f(y_i, rows_i)``."""
@@ -407,17 +411,7 @@ class Samples(ABC):
         """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
 
     @abstractmethod
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: Any,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: Any, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, all or those of a part of the samples, and g = X'(s alpha) with them: `Design.block_step`."""
 
     # What visits samples one after the other, where they are in one piece

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound, stacked
-from diht.design.gram import Gram, PreciseGram
+from diht.design import Curvature, DenseDesign, Design, DualState, Step, spectral_bound, stacked
+from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.lines import BlockLines
 from diht.samples.memory import ChosenInMemory, MemorySamples
@@ -185,8 +185,18 @@ class BlockSamples(Samples):
         return BlockSamples([block.formed() for block in self.blocks])
 
     def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
-        """Compute the Gram matrix of some columns and the targets, which are brought together."""
-        return self._together().gram(features, centred, known)
+        """Compute the Gram matrix of some columns and the targets: sums over the blocks."""
+        total = self.total(np.ones_like)
+        level = self.total(lambda y: y) / total if centred else 0.0
+        new = 0 if known is None else len(known.features)
+        own = [
+            products(block.design, block.y, block.s, level, features, new, sparse=False)
+            for block in self.blocks
+            if block.size
+        ]
+        return gram_of(
+            Products.added(own), features, getattr(self.design, "scale", None), total if centred else None, known
+        )
 
     def precise_gram(self, centred: bool) -> PreciseGram | None:
         """Compute the Gram matrix of all columns and the targets in twice the precision, where it is small."""
@@ -238,26 +248,16 @@ class BlockSamples(Samples):
         pairs = [block.margins_and_pull(w, a) for block, a in zip(self.blocks, alpha, strict=True)]
         return tuple(u for u, _ in pairs), _added([g for _, g in pairs])
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them; a part is an array of indices for each block."""
-        total, own = 0.0, np.empty_like(g) if fresh else g
-        if fresh:
-            g[:] = 0.0
+        total, g = 0.0, np.zeros_like(dual.g) if step.fresh else dual.g
         for i, block in enumerate(self.blocks):
-            rows, margins = (None if part is None else part[i]), (None if u is None else u[i])
-            total += block.step(step, w, b, alpha[i], own, rows, margins, fresh)
-            if fresh:
-                g += own
+            rows, margins = (None if part is None else part[i]), (None if dual.u is None else dual.u[i])
+            own = DualState(dual.alpha[i], np.empty_like(g) if step.fresh else g, margins)
+            total += block.step(step, w, b, own, rows)
+            if step.fresh:
+                g += own.g
+        dual.g[:] = g
         return total
 
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:

@@ -166,15 +166,18 @@ def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, com
     return root
 
 
-def root_in_batches(h: Callable[[Vector], Vector], start: float, noise: float) -> float:
-    """Root of a nondecreasing function as `increasing_root` has it, from few batches of its values: each takes a round trip."""
+def root_in_batches(h: Callable[[Vector], Vector], start: float, noise: float, n_points: int = 12) -> float:
+    """Root of a nondecreasing function as `increasing_root` has it, from few batches of its values: each takes a round trip.
+
+    `n_points` are taken at even distances, some more next to where a straight line has the root.
+    """
     far, best, h_best = _BATCH_WIDTH * max(1.0, abs(start)), start, np.inf
     left, right, h_left, h_right = -np.inf, np.inf, -np.inf, np.inf
     for _ in range(_MOST_BATCHES):
         if np.isfinite(left) and np.isfinite(right):
             guess, width = right - h_right * (right - left) / (h_right - h_left), right - left
             near = guess + width * np.array([-1e-3, -1e-6, -1e-9, 0.0, 1e-9, 1e-6, 1e-3])
-            points = np.append(np.linspace(left, right, 14)[1:-1], near)
+            points = np.append(np.linspace(left, right, n_points + 2)[1:-1], near)
         else:
             steps = far * 4.0 ** np.arange(9)
             points, far = np.concatenate([start - steps, [start], start + steps]), far * 4.0**9

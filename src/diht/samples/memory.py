@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Curvature, DenseDesign, Design, Step, spectral_bound
+from diht.design import Curvature, DenseDesign, Design, DualState, Step, spectral_bound
 from diht.design.entries import DenseEntries, Entries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
@@ -252,19 +252,9 @@ class MemorySamples(Samples):
         """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
         return self.design.matvec_rmatvec(w, self.s * alpha)
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them; a part is an array of indices."""
-        return self.design.block_step(step, w, b, alpha, self.y, self.s, g, part, u, fresh)
+        return self.design.block_step(step, w, b, dual, self.y, self.s, part)
 
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
         """Compute X coef plus constants in twice the precision, and bounds on the errors."""

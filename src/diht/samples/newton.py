@@ -11,7 +11,7 @@ known the optimum of a piecewise linear loss solves linear equations: see `kinke
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +26,17 @@ Vector = NDArray[np.float64]
 
 _MOST_STEPS = 100
 _ARMIJO = 1e-4
-_SHORTER = 0.5 ** np.arange(1.0, 33.0)
+_SHORTER, _SHORTEST = np.split(0.5 ** np.arange(1.0, 33.0), [6])  # each is a sum over all samples
 _LONGER = 2.0 ** np.arange(1.0, 13.0)
 _FASTER = (
     0.5  # share of the objective from which a whole step that takes it away is made longer: classes may be separable
 )
 _HIDDEN, _EXACT = 1e-12, 1e-16  # relative decreases that rounding of the objective hides, and that there is no point in
 _ENOUGH = 1e-13  # relative gap at which a model counts as the best
-_SHARE = 0.1  # of what a smooth loss may cost: no need to be nearer to its minimum
+_SHARE = 0.01  # of what a smooth loss may cost: no need to be nearer to its minimum
+# Of samples in general position at most as many sit at kinks as there are unknowns. Where there are more by this factor, those at
+# kinks are not known yet, unless the smooth loss costs no more than a share of the objective: samples may be equal.
+_SURPLUS, _COARSE = 2, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +149,18 @@ class _Minimised:
 
 
 def newton_minimum(
-    part: Any, loss: Loss, lam: float, intercept: bool, start: tuple[Vector, float], rtol: float
+    part: Any,
+    loss: Loss,
+    lam: float,
+    intercept: bool,
+    start: tuple[Vector, float],
+    rtol: float,
+    valued: bool = True,
 ) -> tuple[Seen, bool]:
-    """Minimise a loss without kinks; return the model, and whether it is the best one but for `rtol` and rounding."""
+    """Minimise a loss without kinks; return the model, and whether it is the best one but for `rtol` and rounding.
+
+    The last step is taken without a look at it unless its objective is wanted: `valued`.
+    """
     problem = _Minimised(part, loss, lam, intercept)
     seen = problem.at(*start)
     if not np.isfinite(seen.objective):
@@ -160,8 +172,11 @@ def newton_minimum(
         g, slope = problem.gradient(seen)
         decrease = -float(g @ step[0]) - slope * step[1]
         if not decrease > max(rtol, _EXACT) * abs(seen.objective):
-            last = _valued(part, loss, lam, seen.x + step[0], seen.b + step[1]) if decrease > 0.0 else seen
-            return min(seen, last, key=lambda seen: seen.objective), True
+            if not decrease > 0.0:
+                return seen, True
+            x, b = seen.x + step[0], seen.b + step[1]
+            last = _valued(part, loss, lam, x, b) if valued else replace(seen, x=x, b=b)
+            return min(last, seen, key=lambda seen: seen.objective), True
         new = problem.at(seen.x + step[0], seen.b + step[1])
         if decrease <= _HIDDEN * abs(seen.objective):
             if not np.linalg.norm(np.append(*problem.gradient(new))) < 0.5 * np.linalg.norm(np.append(g, slope)):
@@ -170,7 +185,7 @@ def newton_minimum(
             continue
         fall, size = seen.objective - new.objective, None
         if not fall >= _ARMIJO * decrease:
-            size = problem.best_of(seen, step, _SHORTER, decrease)
+            size = problem.best_of(seen, step, _SHORTER, decrease) or problem.best_of(seen, step, _SHORTEST, decrease)
             if size is None:
                 return seen, False
         elif fall > _FASTER * seen.objective:
@@ -215,10 +230,14 @@ def smoothed_minimum(
     best = _valued(part, loss, lam, x, b)
     enough = max(rtol, _ENOUGH)
     for near, cost, edge in smooth:
-        seen, done = newton_minimum(part, near, lam, intercept, (x, b), max(rtol, _SHARE * cost / abs(best.objective)))
+        near_enough = max(rtol, _SHARE * cost / abs(best.objective))
+        seen, done = newton_minimum(part, near, lam, intercept, (x, b), near_enough, valued=False)
         x, b = seen.x, seen.b
         alpha = part.slopes(near, part.margins(x, b))
-        kinked, bound = kinked_model(part, part.kinks(loss, alpha, edge), loss, alpha, lam, intercept, b)
+        at = part.kinks(loss, alpha, edge)
+        if len(at.s) > _SURPLUS * (len(x) + 1) and cost > _COARSE * abs(best.objective):
+            continue
+        kinked, bound = kinked_model(part, at, loss, alpha, lam, intercept, b)
         best = min(best, kinked, key=lambda seen: seen.objective)
         if best.objective - bound <= enough * abs(best.objective):
             return best, True

@@ -16,20 +16,21 @@ from diht.design.gram import SPARSE as SPARSE_PRODUCTS
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.design.scatter import Scatter
 from diht.design.spectral import WeightedRows, bound_of, has_small_gram
-from diht.design.step import Step
-from diht.design.view import AffineErrors
+from diht.design.step import DualState, Step
+from diht.design.view import DistantView
 from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.distant import Distant
+from diht.samples.intercept import root_in_batches
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.newton import Kinks, Look
 from diht.samples.partition import Blocks, make_blocks, shuffled_runs
 from diht.samples.program import Group, Method, Own, Value
 
-__all__ = ["RemoteSamples"]
+__all__ = ["RemoteSamples", "labelled", "ranks_of"]
 
 T = TypeVar("T")
 Vector = NDArray[np.float64]
@@ -40,6 +41,7 @@ Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _MOST_KINKS = 1_000  # samples at kinks whose rows travel
+_MANY_POINTS = 1_000  # at which slopes that only jump are asked for at once
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
 
@@ -234,28 +236,10 @@ def _constants(samples: MemorySamples, features: Indices) -> Vector:
     return samples.design.constants(features)
 
 
-class RemoteView(AffineErrors):
+class RemoteView(DistantView):
     """Such columns, centred and scaled on the way."""
 
-    def __init__(self, base: RemoteColumns, center: Vector | None, scale: Vector | None, zeros: Indices) -> None:
-        self.base: RemoteColumns = base
-        self.center, self.scale, self.zeros = center, scale, zeros
-        self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the base."""
-        return self.base.nbytes
-
-    @property
-    def data_dtype(self) -> np.dtype[Any]:
-        """The type of the data, before they are centred and scaled."""
-        return self.base.dtype
-
-    @property
-    def passes(self) -> float:
-        """Reads of the whole of X so far."""
-        return self.base.passes
+    base: RemoteColumns
 
     @property
     def traffic(self) -> Trips:
@@ -263,31 +247,9 @@ class RemoteView(AffineErrors):
         return self.base.traffic
 
     @property
-    def is_centred(self) -> bool:
-        """Whether there are centres."""
-        return self.center is not None
-
-    @property
     def long_products(self) -> bool:
         """Whether those of the base are."""
         return self.base.long_products
-
-    def count(self, passes: float) -> None:
-        """Count reads."""
-        self.base.count(passes)
-
-    def count_reads_of(self, part: Features) -> None:
-        """Count what has been read of a compact copy as its fraction of X."""
-        self.base.count_reads_of(part)
-
-    def occupied(self) -> Indices:
-        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
-        held = self.base.known.occupied
-        return np.flatnonzero(held if self.center is None else held | (self.center != 0.0))
-
-    def fraction(self, support: Indices) -> float:
-        """Fraction of the stored entries that some features hold."""
-        return self.base.fraction(support)
 
     def gram_cost(self) -> float:
         """Return the number of multiplications of a Hessian that is formed from the stored entries."""
@@ -300,10 +262,6 @@ class RemoteView(AffineErrors):
     def constants(self, features: Indices) -> Vector:
         """Return the value of each of some columns that is constant, NaN for the others."""
         return self.base.constants(features)
-
-    def pieces(self, features: Indices, most: float) -> list[Indices]:
-        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
-        return self.base.pieces(features, most)
 
 
 def _base(design: Any) -> RemoteColumns:
@@ -582,13 +540,13 @@ class RemoteSamples(Distant):
     def ranks(self, labels: Rows, n_labels: int) -> tuple[Rows, Indices, Indices]:
         """Return the number of each sample among those with its label, from 0; how many have each, and the first of them."""
         runs = Own(self._ranges)
-        found = self._ask(_labelled, labels.value, n_labels, runs)
+        found = self._ask(labelled, labels.value, n_labels, runs)
         order = np.argsort([first for own in self._ranges for first, _ in own])
         counts, firsts = (np.concatenate(parts) for parts in zip(*found, strict=True))
         before = np.empty_like(counts)
         before[order] = np.cumsum(counts[order], axis=0) - counts[order]
         own = np.split(before, np.cumsum([len(part) for part, _ in found])[:-1])
-        return self._rows(_ranks, labels.value, runs, Own(own)), counts.sum(axis=0), firsts.min(axis=0)
+        return self._rows(ranks_of, labels.value, runs, Own(own)), counts.sum(axis=0), firsts.min(axis=0)
 
     def scatter(self, s: Rows) -> Scatter:
         """Return the sums of products of the columns and the targets, with these weights."""
@@ -598,6 +556,16 @@ class RemoteSamples(Distant):
     def asked(self, f: Callable[..., Any], loss: Loss, rows: Rows, at: Any) -> list[Any]:
         """Return ``f(samples, loss, rows, at)`` of every shard."""
         return self._ask(f, loss, rows.value, at)
+
+    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
+        """Search for the intercept; where l' is constant but for a jump, with as many points as one likes: they take a sort."""
+        if loss.pieces is None or loss.pieces.mu > 0.0:
+            return super()._by_batches(loss, u, start, noise)
+
+        def slopes(points: Vector) -> Vector:
+            return _added(self.asked(_slopes_by_jumps, loss, u, points))
+
+        return root_in_batches(slopes, start, noise, _MANY_POINTS)
 
     # Newton's method on few features
 
@@ -776,27 +744,17 @@ class RemoteSamples(Distant):
         both = self._rows(Method("margins_and_pull"), w, alpha.value).value
         return RemoteRows(self.group.value(_item, both, 0)), _added(self.group.ask(_item, both, 1))
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: float,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: float, dual: DualState, part: Rows | None = None) -> float:
         """Put updated dual variables in the place of the old ones, and g with them."""
-        rows, margins = (None if given is None else given.value for given in (part, u))
+        rows, margins = (None if given is None else given.value for given in (part, dual.u))
         self.design.count(1.0 if part is None else self.weight(part))
-        done = self._rows(_step, step, w, float(b), alpha.value, rows, margins, fresh).value
+        done = self._rows(_step, step, w, float(b), dual.alpha.value, rows, margins).value
         if step.store:
-            alpha.value = self.group.value(_item, done, 2)
-        if u is not None:
-            u.value = self.group.value(_item, done, 3)
+            dual.alpha.value = self.group.value(_item, done, 2)
+        if dual.u is not None:
+            dual.u.value = self.group.value(_item, done, 3)
         totals, changes = zip(*self.group.ask(_first_two, done), strict=True)
-        g[:] = _added(changes) if fresh else g + _added(changes)
+        dual.g[:] = _added(changes) if step.fresh else dual.g + _added(changes)
         return added(totals)
 
     def predictions(self, coef: Vector, *constants: float, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
@@ -864,7 +822,7 @@ def _first_two(several: Any) -> Any:
     return several[:2]
 
 
-def _labelled(_: MemorySamples, labels: Vector, n_labels: int, runs: Runs) -> tuple[Indices, Vector]:
+def labelled(_: Samples, labels: Vector, n_labels: int, runs: Runs) -> tuple[Indices, Vector]:
     """Return, for each run, the number of samples with each label, and the first of them."""
     own = np.split(labels.astype(np.int64), np.cumsum([end - first for first, end in runs])[:-1])
     counts = np.stack([np.bincount(run, minlength=n_labels) for run in own])
@@ -875,7 +833,7 @@ def _labelled(_: MemorySamples, labels: Vector, n_labels: int, runs: Runs) -> tu
     return counts, firsts
 
 
-def _ranks(_: MemorySamples, labels: Vector, runs: Runs, before: Indices) -> Vector:
+def ranks_of(_: Samples, labels: Vector, runs: Runs, before: Indices) -> Vector:
     """Return the number of each sample among those with its label; `before` is how many come before each run."""
     own, ranks = np.split(labels.astype(np.int64), np.cumsum([end - first for first, end in runs])[:-1]), []
     for run, start in zip(own, before, strict=True):
@@ -961,6 +919,14 @@ def _look(samples: MemorySamples, loss: Loss, u: Vector, centred: bool) -> tuple
     return float(s @ loss.value(u, y)), float(s @ a), samples.pull(a), *about
 
 
+def _slopes_by_jumps(samples: MemorySamples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    """Return the derivatives at some intercepts of a loss whose l' jumps, at u = y, from one end of F to the other."""
+    (low, high), s, jumps_at = loss.domain(samples.y), samples.s, samples.y - u
+    order = np.argsort(jumps_at)
+    before = np.concatenate([[0.0], np.cumsum((s * (high - low))[order])])
+    return float(s @ low) + before[np.searchsorted(jumps_at[order], points)]
+
+
 def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
     return np.array([float(samples.s @ loss.value(u + size * change, samples.y)) for size in sizes.tolist()])
 
@@ -1010,11 +976,10 @@ def _step(
     alpha: Vector,
     part: Indices | None,
     u: Vector | None,
-    fresh: bool,
 ) -> tuple[float, Vector, Vector, Vector | None]:
     """Return the total, the change of g, and copies of the dual variables and of the margins, updated."""
-    alpha, u, g = alpha.copy(), None if u is None else u.copy(), np.zeros(samples.design.shape[1])
-    return samples.step(step, w, b, alpha, g, part, u, fresh), g, alpha, u
+    dual = DualState(alpha.copy(), np.zeros(samples.design.shape[1]), None if u is None else u.copy())
+    return samples.step(step, w, b, dual, part), dual.g, dual.alpha, dual.u
 
 
 def _predictions(

@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from diht.design import Step, TargetFeatures
+from diht.design import DualState, Step, TargetFeatures
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss
+from diht.losses.base import OfTarget
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.partition import Blocks
@@ -124,8 +125,8 @@ class TargetSamples(Samples):
     y : Rows
         The targets, one row each.
     n_targets : int
-    coupled : bool
-        Whether the loss is a function of all predictions of a sample.
+    loss : Loss
+        Asked whether it is a function of all predictions of a sample, or another for each target.
     target, column : arrays of int, optional
         The target and the column of X of each coefficient; by default all columns for each target.
     """
@@ -137,16 +138,17 @@ class TargetSamples(Samples):
         one: Samples,
         y: Rows,
         n_targets: int,
-        coupled: bool,
+        loss: Loss,
         target: Indices | None = None,
         column: Indices | None = None,
     ) -> None:
         d = one.design.shape[1]
         target = np.repeat(np.arange(n_targets), d) if target is None else target
         column = np.tile(np.arange(d), n_targets) if column is None else column
-        self.one, self.y, self.n_targets, self.coupled, self.here = one, y, n_targets, coupled, one.here
+        self.one, self.y, self.n_targets, self.kind, self.here = one, y, n_targets, loss, one.here
+        self.coupled = loss.coupled
         self.s = one.map(lambda _, s: np.broadcast_to(s, (n_targets, len(s))))
-        self.design = TargetFeatures(one.design, target, column, n_targets, coupled)
+        self.design = TargetFeatures(one.design, target, column, n_targets, self.coupled)
 
     # Functions of the samples
 
@@ -157,20 +159,24 @@ class TargetSamples(Samples):
         return [result for c in range(self.n_targets) for result in self._each_of(c, f, *rows)]
 
     def _each_of(self, c: int, f: Callable[..., T], *rows: Rows) -> list[T]:
+        own = partial(_own, c, self.kind.several)
+
         def of_target(_: Vector, s: Vector, *parts: Vector) -> T:
-            return f(parts[0][c], s, *(part[c] for part in parts[1:]))
+            return f(own(parts[0]), s, *(part[c] for part in parts[1:]))
 
         return self.one.each(of_target, self.y, *rows)
 
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
         """Return the vector of ``f(y, s, *rows)``."""
-        coupled, n_targets = self.coupled, self.n_targets
+        coupled, n_targets, several = self.coupled, self.n_targets, self.kind.several
 
         def of_targets(_: Vector, s: Vector, *parts: Vector) -> Vector:
             if coupled:
                 found: Vector = f(parts[0], s, *parts[1:])
                 return found
-            return np.stack([f(parts[0][c], s, *(part[c] for part in parts[1:])) for c in range(n_targets)])
+            return np.stack(
+                [f(_own(c, several, parts[0]), s, *(part[c] for part in parts[1:])) for c in range(n_targets)]
+            )
 
         return self.one.map(of_targets, self.y, *rows)
 
@@ -208,9 +214,7 @@ class TargetSamples(Samples):
 
     def with_targets(self, y: Rows) -> TargetSamples:
         """Return the same samples with other targets."""
-        return TargetSamples(
-            self.one, y, self.n_targets, self.coupled, self.design.target, self.design.column
-        )  # fmt: skip
+        return TargetSamples(self.one, y, self.n_targets, self.kind, self.design.target, self.design.column)
 
     def _intercepts(self, b: Any) -> Vector:
         return np.broadcast_to(np.asarray(b, dtype=np.float64), (self.n_targets,))
@@ -269,7 +273,7 @@ class TargetSamples(Samples):
         """Return the samples of a part, in one piece."""
         own = [target.taken(part) for target in self.targets]
         one, y = own[0], np.stack([each.fetch(each.y) for each in own])
-        return TargetSamples(one, y, self.n_targets, self.coupled, self.design.target, self.design.column)
+        return TargetSamples(one, y, self.n_targets, self.kind, self.design.target, self.design.column)
 
     def weight(self, part: Rows) -> float:
         """Return the sum of the weights of a part."""
@@ -281,13 +285,13 @@ class TargetSamples(Samples):
         everything = len(used) == self.one.design.shape[1]
         one = self.one if everything else self.one.columns(used)
         return TargetSamples(
-            one, self.y, self.n_targets, self.coupled, self.design.target[features], np.asarray(column, dtype=np.int64)
+            one, self.y, self.n_targets, self.kind, self.design.target[features], np.asarray(column, dtype=np.int64)
         )
 
     def formed(self) -> TargetSamples:
         """Return the samples with X dense, in float64."""
         formed = self.one.formed()
-        return TargetSamples(formed, self.y, self.n_targets, self.coupled, self.design.target, self.design.column)
+        return TargetSamples(formed, self.y, self.n_targets, self.kind, self.design.target, self.design.column)
 
     # The intercepts
 
@@ -298,7 +302,12 @@ class TargetSamples(Samples):
             b = self._balancing(loss, u, b)
             return b - b.mean()
         own = zip(self.targets, self.by_target(u), b.tolist(), strict=True)
-        return np.array([target.best_intercept(loss, row, first, compiled) for target, row, first in own])
+        return np.array(
+            [
+                target.best_intercept(loss.of_target(c), row, first, compiled)
+                for c, (target, row, first) in enumerate(own)
+            ]
+        )
 
     def _balancing(self, loss: Loss, u: Rows, b: Vector) -> Vector:
         """Minimise over the intercepts of a coupled loss.
@@ -385,7 +394,7 @@ class TargetSamples(Samples):
         """Return a point of F near `alpha` whose sums over the samples are zero, to rounding; of one prediction the nearest."""
         if not self.coupled:
             own = zip(self.targets, self.by_target(alpha), strict=True)
-            return self.stacked([target.balanced(loss, row) for target, row in own])
+            return self.stacked([target.balanced(loss.of_target(c), row) for c, (target, row) in enumerate(own)])
         alpha = self.map(lambda y, s, a: loss.project(a, y), alpha)
         shares, left, sizes = self._sums(lambda y, s, a: np.stack([y @ s, a @ s, np.abs(a) @ s]), alpha)
         if np.all(np.abs(left) <= _ROUNDED * sizes):
@@ -534,24 +543,15 @@ class TargetSamples(Samples):
         margins, pulls = zip(*(self.one.margins_and_pull(row, a) for row, a in own), strict=True)
         return self.stacked(list(margins)), self.design.gathered(np.stack(pulls))
 
-    def step(
-        self,
-        step: Step,
-        w: Vector,
-        b: Any,
-        alpha: Rows,
-        g: Vector,
-        part: Rows | None = None,
-        u: Rows | None = None,
-        fresh: bool = False,
-    ) -> float:
+    def step(self, step: Step, w: Vector, b: Any, dual: DualState, part: Rows | None = None) -> float:
         """Update dual variables, and g with them, target by target."""
-        W, G, shifts = self.design.by_target(w), self.design.by_target(g), self._intercepts(b).tolist()
-        margins = [None] * self.n_targets if u is None else self.by_target(u)
-        own = zip(self.targets, W, shifts, self.by_target(alpha), G, margins, strict=True)
-        total = sum(samples.step(step, *given, part, row, fresh) for samples, *given, row in own)
-        g[:] = self.design.gathered(G)
-        return float(total)
+        W, G, shifts = self.design.by_target(w), self.design.by_target(dual.g), self._intercepts(b).tolist()
+        margins = [None] * self.n_targets if dual.u is None else self.by_target(dual.u)
+        states = map(DualState, self.by_target(dual.alpha), G, margins)
+        own = enumerate(zip(self.targets, W, shifts, states, strict=True))
+        total = sum(one.step(step.of_target(c), row, shift, state, part) for c, (one, row, shift, state) in own)
+        dual.g[:] = self.design.gathered(G)
+        return total
 
     def predictions(self, coef: Vector, *constants: Any, less: tuple[Rows, ...] = ()) -> tuple[Rows, Rows]:
         """Compute the predictions in twice the precision, and bounds on the errors."""
@@ -562,6 +562,11 @@ class TargetSamples(Samples):
         pairs = [self.one.predictions(row, *map(float, added), less=tuple(rows)) for row, added, *rows in own]
         margins, errors = zip(*pairs, strict=True)
         return self.stacked(list(margins)), self.stacked(list(errors))
+
+
+def _own(c: int, several: int, y: Any) -> Any:
+    """Return a row of the targets; where each has a loss of its own, one that tells whose it is."""
+    return y[c] if several == 1 else OfTarget.of(y[c], c)
 
 
 def _bent(h: Vector, v: Vector, coupled: bool) -> Vector:

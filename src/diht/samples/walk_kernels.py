@@ -28,6 +28,8 @@ _FAR = 0.5  # share of the reach from which on a row is looked at as if it had a
 _LONGEST = 4.0  # what a step of Newton's method moves a margin of the logistic loss at most
 _AT_BORDER = 1e-300  # a reach for which the weight is the curvature, but at the border of F
 _FARTHEST = 4.0  # times the last coefficient: the next one at most
+_DESCENT, _SHORTEST = 1e-4, 1e-6  # share of what a step promises that it must keep, and the shortest step
+_ROUGHLY = 0.02  # relative accuracy of a coefficient that minimises the objective along a column alone
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -353,6 +355,64 @@ def curvature_along(x: Array, at: Array, lam: float, samples: Array) -> float:
     return float(total)
 
 
+@jit
+def slope_along(x: Array, at: Array, t: float, model: Any) -> tuple[float, float, float]:
+    """Return how the objective changes by a coefficient t of a column alone, its slope there and its curvature."""
+    samples, lam, loss = model[0], model[3][1], model[4]
+    change, slope, curvature = 0.5 * lam * t * t, lam * t, lam
+    for p in range(len(at)):
+        i = at[p]
+        s, y, u = samples[5, i], samples[4, i], samples[0, i]
+        v = u + t * x[p]
+        a = dual_step(3, 0.0, v, y, 0.0, int(loss[0]), loss[1], loss[2], loss[3])
+        change += s * (v * a - conjugate_at(a, y, loss) - u * samples[1, i] + samples[3, i])
+        slope += s * x[p] * a
+        curvature += s * x[p] * x[p] * weight_at(a, y, _AT_BORDER, loss)
+    return change, slope, curvature
+
+
+@jit
+def least_along(
+    x: Array,
+    rows: Array,
+    starts: Array,
+    whole: bool,
+    columns: Array,
+    g_own: Array,
+    t: Array,
+    changes: Array,
+    rounds: Integer,
+    model: Any,
+) -> Integer:
+    """Minimise the objective along each of some columns alone, roughly; the arguments are those of :func:`walk_bounds`.
+
+    ``t`` takes the coefficients, ``changes`` how the objective changes by them. Returns how many entries were seen.
+    """
+    lam, seen = model[3][1], 0
+    for column in range(columns.size):
+        j = columns[column]
+        begin, end = starts[j], starts[j + 1]
+        own, at = x[begin:end], rows if whole else rows[begin:end]
+        bottom, top = min(-g_own[j] / lam, 0.0), max(-g_own[j] / lam, 0.0)
+        now, least, kept = -g_own[j] / curvature_along(own, at, lam, model[0]), 0.0, 0.0
+        for _ in range(rounds):
+            change, slope, curvature = slope_along(own, at, now, model)
+            seen += end - begin
+            if change < least:
+                least, kept = change, now
+            if slope < 0.0:
+                bottom = now
+            else:
+                top = now
+            new = now - slope / curvature
+            new = new if bottom < new < top else 0.5 * (bottom + top)
+            if not abs(new - now) > _ROUGHLY * abs(now):
+                break
+            now = new
+        changes[j], t[j] = least, kept
+    return seen
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Newton's method
 
@@ -390,11 +450,12 @@ def newton_step(
     H: Array,
     right: Array,
     spare: Array,
+    descent: Array,
 ) -> bool:
     """Write a step of Newton's method for the coefficients q of Y and t; False where its equations cannot be solved.
 
     The samples ``at`` some rows have their loss, all others a quadratic of curvature c. ``entries`` takes l' - alpha, the curvature
-    and the change of the margin of each row.
+    and the change of the margin of each row, ``descent`` minus the gradient.
     """
     samples, equations, vectors, scalars, loss, origin, classes = model
     n, lam = q.size, scalars[1]
@@ -431,6 +492,7 @@ def newton_step(
         H[n, j] = cross[j] + cross_total * origin[j]
         right[j] = -(r[j] + total * origin[j] + dense_dot(equations[1], j, q) + vectors[0, j] * q[j])
     H[n, n], right[n] = own, -slope
+    descent[:] = right
     return solve_definite(H, right)
 
 
@@ -461,6 +523,7 @@ def newton_bounds(
     samples, equations, _, scalars, loss, origin, classes = model
     n, n_samples, n_rows = origin.size, samples_of(model), membered.size - 1
     q, right, spare, H = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1))
+    descent = np.empty(n + 1)
     entries, at, own = np.empty((3, n_samples)), np.empty(n_samples, dtype=np.int64), np.empty(n_samples)
     held, taken = np.empty(n_samples, dtype=np.bool_), np.empty(n_rows, dtype=np.bool_)
     seen = 0
@@ -481,7 +544,7 @@ def newton_bounds(
         best = -np.inf
         for _ in range(rounds):
             seen += count
-            if not newton_step(at[:count], own[:count], now, g_own[j], Y, model, q, entries, H, right, spare):
+            if not newton_step(at[:count], own[:count], now, g_own[j], Y, model, q, entries, H, right, spare, descent):
                 break
             for m in range(n):
                 q[m] += right[m]
@@ -532,4 +595,80 @@ def newton_bounds(
             for m in range(n):
                 q[m] -= (1.0 - taken_share) * right[m]
         bounds[j], t[j] = best, now
+    return seen
+
+
+@jit
+def risen_by(own: Array, at: Array, t: float, q: Array, Y: Any, model: Any) -> float:
+    """Return by how much the objective rises by the coefficients q of Y and t of a column, whose entries are those of all rows."""
+    samples, _, vectors, scalars, loss, origin, classes = model
+    lam, k, common = scalars[1], np.int64(scalars[4]), dot(origin, q, q.size)
+    total = 0.5 * lam * t * t
+    for j in range(k):
+        total += q[j] * (0.5 * lam * q[j] - vectors[3, j])
+    for m in range(len(at)):
+        i = at[m]
+        v = samples[0, i] + t * own[m] + row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
+        a = dual_step(3, 0.0, v, samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
+        total += samples[5, i] * (
+            v * a - conjugate_at(a, samples[4, i], loss) - samples[0, i] * samples[1, i] + samples[3, i]
+        )
+    return float(total)
+
+
+@jit
+def newton_least(
+    x: Array,
+    rows: Array,
+    starts: Array,
+    whole: bool,
+    columns: Array,
+    g_own: Array,
+    t: Array,
+    rises: Array,
+    precise: float,
+    rounds: Integer,
+    Y: Any,
+    model: Any,
+) -> Integer:
+    """Minimise the objective over the coefficients of Y and of each of some columns; the others are as in :func:`walk_bounds`.
+
+    ``rises`` takes how much the objective rises where Newton's method says that no more than ``precise`` is left to gain, and NaN
+    where it does not come so far.
+    """
+    origin = model[5]
+    n, n_samples = origin.size, samples_of(model)
+    q, right, spare, H, moved = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1)), np.empty(n)
+    descent = np.empty(n + 1)
+    entries, at, own = np.empty((3, n_samples)), np.arange(n_samples), np.empty(n_samples)
+    seen = 0
+    for column in range(columns.size):
+        j = columns[column]
+        own[:], q[:] = 0.0, 0.0
+        for p in range(starts[j], starts[j + 1]):
+            own[p - starts[j] if whole else rows[p]] = x[p]
+        now, risen = t[j], risen_by(own, at, t[j], q, Y, model)
+        rises[j] = np.nan
+        for _ in range(rounds):
+            seen += n_samples
+            if not newton_step(at, own, now, g_own[j], Y, model, q, entries, H, right, spare, descent):
+                break
+            promise = dot(descent, right, n + 1)
+            if not promise > precise:
+                rises[j] = risen
+                break
+            size = 1.0
+            while size > _SHORTEST:
+                for m in range(n):
+                    moved[m] = q[m] + size * right[m]
+                new = risen_by(own, at, now + size * right[n], moved, Y, model)
+                seen += n_samples
+                if new <= risen - _DESCENT * size * promise:
+                    break
+                size *= 0.5
+            if not size > _SHORTEST:
+                break
+            risen, now = new, now + size * right[n]
+            q[:] = moved
+        t[j] = now
     return seen

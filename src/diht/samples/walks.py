@@ -76,6 +76,19 @@ class Walks:
         loss = np.array(around.loss, dtype=np.float64)
         self._model = samples, around.equations, around.vectors, around.scalars, loss, origin, classes
 
+    def least(self, features: Indices, g: Vector, rounds: int) -> Found:
+        """Minimise the objective along each of some columns alone: how it changes, in place of bounds, and where."""
+        from diht.samples.walk_kernels import least_along
+
+        return self._found(features, g, np.zeros(len(g)), partial(least_along, rounds=rounds, model=self._model))
+
+    def fitted(self, features: Indices, g: Vector, t: Vector, precise: float, rounds: int) -> Found:
+        """Fit all coefficients and that of each of some columns: how the objective changes, NaN where that is less precise."""
+        from diht.samples.walk_kernels import newton_least
+
+        work = partial(newton_least, precise=precise, rounds=rounds, Y=self._Y, model=self._model)
+        return self._found(features, g, t, work)
+
     def bounds(self, features: Indices, g: Vector, t: Vector, target: float, rounds: int) -> Found:
         """Try a few coefficients for each of some columns, each where the slopes of the last ones lead."""
         from diht.samples.walk_kernels import walk_bounds

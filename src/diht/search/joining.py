@@ -23,7 +23,9 @@ long as c is so small that :math:`\alpha + c \epsilon` stays in F. Where the log
 the conjugate's curvature at :math:`\alpha + c \epsilon` is at most :math:`1 / (c (1 - |\epsilon|))`, and integrated twice that is
 :math:`\kappa = 2 (\epsilon + (1 - \epsilon) \log(1 - \epsilon)) / \epsilon^2` at the largest :math:`|\epsilon_i|`.
 
-The few features that are left then get steps of Newton's method with all rows, and the bounds of the dual points on its way.
+The few features that are left then get steps of Newton's method with all rows, and the bounds of the dual points on its way. Where
+there is compiled code, it fits the models with each of those that remain, whose objectives take the place of bounds: an order by
+bounds says little of which model is better, and a fit by itself takes a hundred times as long.
 """
 
 from __future__ import annotations
@@ -61,11 +63,17 @@ _NEAR = 0.8  # share of the reach up to which a sum of bounds on the answer will
 _WIDE = 100  # columns whose answers are formed together
 _FIRST, _FURTHER, _NEWTON = 2, 4, 20  # dual points that are tried for a feature: at first, then, on whole columns
 _GLANCE = 100  # features whose bounds are looked at where a better model is searched for
+_NEARER = 30  # and where the objective was minimised along each of many first
+_GLANCED = 1e6  # entries of columns along which the objective is minimised before that
+_PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled code, and their steps
+_MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
+_LEAST = 20  # steps of that, at most
 _WORTH_COMPILING = (
-    2e6  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
+    5e5  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
 )
 _AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
 _COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times
+_ALONE = 0.2  # and where a column is looked at alone
 _PER_COLUMN = 0.05  # and that each entry of a matrix as large as the support takes, for each column
 _FARTHEST = 4.0  # times the last coefficient: the next one at most
 _PER_BYTE = 0.01  # units of effort that a stage takes for each byte of X that it reads, with all that it does besides
@@ -119,7 +127,7 @@ class Joining:
     Attributes
     ----------
     bounds : array, one for each unit
-        No model on the support and the unit has an objective below it.
+        No model on the support and the unit has an objective below it, but for the accuracy of a fit.
     t : array, one for each unit
         Where units are features: a guess of the coefficient.
     """
@@ -150,7 +158,7 @@ class Joining:
         walk = self._walk
         if walk is None:
             return
-        for better in walk.methods:
+        for better in [*walk.methods, *walk.fits]:
             self._improve(better, self.open)
             yield
 
@@ -159,9 +167,10 @@ class Joining:
         return None if self._walk is None else self._walk.curvatures()
 
     def glance(self, curvatures: Callable[[], Vector | None]) -> Indices:
-        """Improve the bounds of the features that promise most by a quadratic, each alone; return those that are still open.
+        """Improve the bounds of the features that promise most, each alone; return those that are still open.
 
-        Curvatures of a model near by will do.
+        Curvatures of a model near by will do. Where there is compiled code, the objective is minimised along many features first:
+        far from the model a quadratic says little, of rare features and of separable classes least of all.
         """
         walk = self._walk
         if walk is None:
@@ -170,9 +179,12 @@ class Joining:
         if len(some) > _GLANCE:
             features, h = self.units[some], curvatures()
             assert h is not None
-            promise = np.square(self._g[features]) / h[features]
-            some = some[np.argpartition(-promise, _GLANCE)[:_GLANCE]]
-        for better in walk.methods[:2]:
+            order = np.argsort(-np.square(self._g[features]) / h[features], kind="stable")
+            some = some[order[: walk.affordable(features[order])]]
+        if len(some) > _GLANCE:
+            change, self.t[some] = walk.least(self.units[some], self.effort)
+            some = some[np.argpartition(change, _NEARER)[:_NEARER]]
+        for better in [*walk.methods[:2], *walk.fits]:
             some = some[self.bounds[some] < self.target]
             self._improve(better, some)
         some = some[self.bounds[some] < self.target]
@@ -313,6 +325,19 @@ class _Walk:
         mean, variance = samples.moments(c)
         return np.asarray(total * (variance if self.problem.fit_intercept else variance + mean**2) + self.problem.lam)
 
+    def affordable(self, features: Indices) -> int:
+        """Return along how many of some features, in their order, the objective is minimised at a glance."""
+        if self._compiled is None:
+            return _GLANCE
+        return max(_GLANCE, len(self.problem.design.pieces(features, _GLANCED)[0]))
+
+    def least(self, features: Indices, effort: Effort) -> tuple[Vector, Vector]:
+        """Minimise the objective along each feature alone; return how it changes, and where."""
+        assert self._compiled is not None
+        found = self._compiled.least(features, self.g[features], _LEAST)
+        effort.spend(_ALONE * found.seen)
+        return found.bounds, found.t
+
     @property
     def methods(self) -> list[_Method]:
         """What improves bounds, at growing cost."""
@@ -327,6 +352,22 @@ class _Walk:
         found += [partial(newton, everywhere=everywhere) for everywhere in (False, True)]
         works = [partial(self._counted, work) for work in found]
         return [_Method(work, design, _AT_ONCE, self._on_whole_columns) for work in works]
+
+    @property
+    def fits(self) -> list[_Method]:
+        """What fits the models with each feature in compiled code: their objectives are as good as bounds then."""
+        if self._compiled is None or len(self.K) > _MOST_FITTED:
+            return []
+        return [_Method(self._fitted, self.problem.design, _AT_ONCE, True)]
+
+    def _fitted(self, features: Indices, t: Vector, target: float, effort: Effort) -> tuple[Vector, Vector]:
+        """Return the objectives of the models with each feature; NaN where they are not known as precisely as after a fit."""
+        assert self._compiled is not None
+        precise = _PRECISE * min(abs(target), abs(self.fit.objective))
+        found = self._compiled.fitted(features, self.g[features], t, precise, _STEPS)
+        steps = found.seen / self.problem.shape[0]
+        effort.spend(_COMPILED * found.seen + _PER_COLUMN * steps * len(self.K) ** 2)
+        return self.fit.objective + found.bounds, found.t
 
     def _counted(
         self, work: Callable[..., Found], features: Indices, t: Vector, target: float, effort: Effort

@@ -23,7 +23,7 @@ from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import Effort, Joining
 from diht.search.pool import Pool
 
-__all__ = ["SwapOptimum", "better_swaps", "swap_optimum"]
+__all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -90,8 +90,28 @@ def better_swaps(
     return (yield from search.by_leaving_out(fit))
 
 
+def restarted(
+    problem: Problem, fit: Fit, removed: Indices, *, effort: Effort, stop: Callable[[], bool] = never, pool: Pool
+) -> Fit:
+    """Exchange some features of a model at once for the best others, and swap from there at a glance, all features allowed."""
+    none = np.empty(0, dtype=np.int64)
+    without = problem.replaced(constraint=problem.constraint.restricted(none, np.sort(removed)))
+    search = _Search(without, _ROUGH, effort, stop, pool)
+    other: Fit | None = search.fit(np.setdiff1d(fit.support, removed), fit.w, fit.b)
+    while other is not None and not search.ended():
+        fit = other
+        other = search.without(fit, _NOTHING, False)[0] if search.has_room(fit) else None
+    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, provable=False)
+    while True:
+        try:
+            next(swaps)
+        except StopIteration as end:
+            return cast(SwapOptimum, end.value).fit
+
+
+_ROUGH = 1e-6  # relative fall of the objective that is worth a swap on the way from another start
 _GLANCES = 0.25  # share of the patience for glances in a row that find nothing, before a proof is tried
-_MOST_GLANCED = 50  # units up to which all are left out at a glance, even where a proof is out of reach
+MOST_GLANCED = 50  # units up to which all are left out at a glance, even where a proof is out of reach
 _TRIES = 2  # units whose models are fitted at a glance
 _CALLS = 20_000  # entries that are looked at in the time that the calls of a fit take, however small it is
 _PER_UNIT = 0.3  # units of effort for each unit that may join, however little is done about it
@@ -125,9 +145,9 @@ class _Search:
         """Whether a unit may join a model without another's leaving."""
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
 
-    def by_leaving_out(self, fit: Fit) -> Generator[None, None, SwapOptimum]:
+    def by_leaving_out(self, fit: Fit, provable: bool = True) -> Generator[None, None, SwapOptimum]:
         """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, go on with glances."""
-        waiting, provable = self.units(fit), True
+        waiting, proves = self.units(fit), provable
         seen = proved = 0  # units in a row that were left out in vain, and thoroughly
         while waiting:
             if self.ended():
@@ -139,7 +159,7 @@ class _Search:
             waiting.rotate(-1)
             if better is not None:
                 self.effort.pay()
-                fit, waiting, provable, seen, proved = better, self.updated(waiting, better), True, 0, 0
+                fit, waiting, provable, seen, proved = better, self.updated(waiting, better), proves, 0, 0
                 yield
                 continue
             seen, proved = seen + 1, proved + thorough
@@ -150,7 +170,7 @@ class _Search:
                 provable = False
             if proved == len(waiting):
                 break
-            if not provable and (seen >= len(waiting) or len(waiting) > _MOST_GLANCED):
+            if not provable and (seen >= len(waiting) or len(waiting) > MOST_GLANCED):
                 return SwapOptimum(fit, np.inf)
         return SwapOptimum(fit, 0.0)
 

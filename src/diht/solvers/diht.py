@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Step
+from diht.design import DualState, Step
 from diht.fit import Fit
 from diht.problem import Problem
 from diht.samples import Intercept, Rows, added
@@ -93,7 +93,7 @@ class DIHT(Solver):
 
 def _ascend(problem: Problem, state: _State, step: Step) -> tuple[float, Rows]:
     u = problem.samples.empty()
-    problem.samples.step(step, state.model.w, 0.0, state.alpha, state.g, u=u, fresh=True)
+    problem.samples.step(replace(step, fresh=True), state.model.w, 0.0, DualState(state.alpha, state.g, u))
     return 0.0, u
 
 

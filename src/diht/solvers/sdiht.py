@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import feasible
+from diht.design import DualState
 from diht.problem import Problem
 from diht.samples import Blocks, Rows, check_blocks
 from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
@@ -110,7 +111,8 @@ class SDIHT(Solver):
         step = dual_step(problem, self.step, state.t, float(state.curvatures[j]), len(state.blocks))
         state.model.read(problem, state.g)
         rows = state.blocks[j] if len(state.blocks) > 1 else None
-        state.balance += problem.samples.step(step, state.model.w, _intercept(state), state.alpha, state.g, rows)
+        dual = DualState(state.alpha, state.g)
+        state.balance += problem.samples.step(step, state.model.w, _intercept(state), dual, rows)
         state.t += 1
         if problem.fit_intercept and state.t % len(state.blocks) == 0:
             state.balance = problem.samples.total(lambda y, a: a, state.alpha)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design import Step
+from diht.design import DualState, Step
 from diht.problem import Problem
 from diht.samples import Blocks, Intercept, Rows, check_blocks
 from diht.solvers.base import Point, Solver, Start, evaluated
@@ -83,7 +83,7 @@ class SVRGHT(Solver):
         difference = np.zeros(problem.shape[1])
         part = state.blocks[state.order.next()] if m > 1 else None
         step, u = Step(problem.loss, "derivative", store=False), state.snapshot.fit.margins(problem)
-        slope_change = problem.samples.step(step, state.w, state.b, state.slopes, difference, part)
+        slope_change = problem.samples.step(step, state.w, state.b, DualState(state.slopes, difference), part)
         eta = state.shrink * primal_step(problem, self.step, state.t // m, state.snapshot.sigma_sq, u)
         difference *= m
         difference += state.gradient

@@ -123,6 +123,11 @@ class Encoding:
         """Whether some columns belong together."""
         return any(len(column.names) > 1 and column.kind == "category" for column in self.columns)
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether what becomes of a column depends on the samples that were seen: levels, and what takes the place of blanks."""
+        return any(column.kind == "category" or column.fill is not None for column in self.columns)
+
     def needed(self, features: Indices | Sequence[int] | None = None) -> tuple[Column, ...]:
         """Return the columns that some columns of numbers, by default all of them, come from."""
         used = np.unique(self.origin if features is None else self.origin[np.asarray(features, dtype=np.int64)])

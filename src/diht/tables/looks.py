@@ -12,7 +12,14 @@ from diht.tables.frame import Levels, Values, as_booleans, as_numbers, count_mis
 
 __all__ = ["kind_of", "left_out", "looks_like_id"]
 
-_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?")
+_MONTH = r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE = re.compile(
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
+    rf"|\d{{1,2}}[-/. ]{_MONTH}[-/., ]+\d{{2,4}}( .*)?|{_MONTH} \d{{1,2}},? \d{{4}}( .*)?",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"[-+]?\d+([.,]\d+)*")
+_MEASURE = re.compile(r"\(?#\)?\s?[^\d\s#]{0,5}")  # 170 cm, (12): # stands for the number
 _ID = re.compile(r"(.*[_\W])?(id|uuid|guid|index|idx|row|rownames|row_?number|unnamed: 0|key|nr|no)", re.IGNORECASE)
 _CAMEL_ID = re.compile(r".*[a-z](Id|ID)")
 _MOSTLY = 0.9  # of the cells that are numbers from which on others among them are mistakes
@@ -46,6 +53,9 @@ def kind_of(values: Values) -> str:
 
 def _is_mixed(values: Values, levels: set[str]) -> bool:
     numbers = {level for level in levels if is_number(level)}
+    forms = {_NUMBER.sub("#", level.strip()) for level in levels} if len(levels) > _MANY else set()
+    if 0 < len(forms) <= 2 and all(map(_MEASURE.fullmatch, forms)):
+        return True
     if len(numbers) <= _MANY:
         return False
     cells = [value for value in values.tolist() if value is not None]

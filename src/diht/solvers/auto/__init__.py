@@ -28,6 +28,7 @@ from diht.solvers.auto.stages import (
     RelaxationRounding,
     RelaxationSolution,
     Reselection,
+    Restarts,
     RidgeRounding,
     RowSample,
     Shift,
@@ -57,6 +58,7 @@ STAGES: tuple[Stage, ...] = (
     Reselection(),  # forward selection for losses other than the squared one,
     Perturbation(),  # and restarts without a few features of the incumbent
     SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
+    Restarts(),  # of large sparse data, swaps from several features exchanged at once
     Branching(),  # a search tree within a budget
 )
 
@@ -91,7 +93,7 @@ class Auto(Solver):
     def _solved(self, stop: Callable[[], bool], problem: Problem) -> Iterator[AutoState]:
         """Go through all stages but the last proofs on some of the rows, unless the time is up; yield after each."""
         state = AutoState(problem, Start(stop=stop), self.random_state)
-        left_out = RowSample, SwapOptimality, Branching
+        left_out = RowSample, SwapOptimality, Restarts, Branching
         for stage in self.stages:
             if not isinstance(stage, left_out):
                 with blas_threads(problem.design.long_products):

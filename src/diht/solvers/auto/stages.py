@@ -13,7 +13,9 @@ from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
+from diht.search.joining import Effort
 from diht.search.pool import Pool
+from diht.search.swap_optimality import MOST_GLANCED
 from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.auto.state import LOOSE, PERTURBATIONS, REFIT, SEARCH_READS, AutoState
@@ -33,6 +35,7 @@ __all__ = [
     "RelaxationRounding",
     "RelaxationSolution",
     "Reselection",
+    "Restarts",
     "RidgeRounding",
     "RowSample",
     "Shift",
@@ -61,6 +64,11 @@ _BUDGET = 3e9  # operations of a search tree: about three seconds
 # not end in time: at the first looks only where the relative gap is wide.
 _FIRST_LOOK, _SURE_LOOK, _CLOSED_SHARE, _WIDE = 1.0 / 64.0, 1.0 / 16.0, 0.03, 0.2
 _MOST_REMOVED = 3  # features that a perturbation forbids
+_FEWEST_EXCHANGED = 15  # features of a model of which restarts exchange one, two and three
+_RESTARTS, _RESTARTS_IN_VAIN = (
+    1e8,
+    2e7,
+)  # effort of restarts, some eight seconds, and of those in a row that lead to nothing
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
 
@@ -397,6 +405,31 @@ class SwapOptimality(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
+        yield from state.settle()
+        yield
+
+
+class Restarts(Stage):
+    """Exchange several features of the swap-optimal incumbent at once and swap from there: text has many swap optima."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        problem = profile.problem
+        compiled = problem.samples.here and problem.loss.kernel() is not None and not problem.loss.is_quadratic
+        few = _FEWEST_EXCHANGED <= problem.constraint.size <= MOST_GLANCED and problem.constraint.is_plain
+        large = problem.design.has_short_rows and not profile.is_small and not profile.has_many_rows
+        return compiled and few and large and problem.n_targets == 1
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        rng, effort = np.random.default_rng(state.random_state), Effort(_RESTARTS, _RESTARTS_IN_VAIN)
+        in_vain = 0
+        while in_vain < _MOST_REMOVED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
+            n_removed = state.problem.constraint.size * (1 + in_vain) // _FEWEST_EXCHANGED
+            in_vain = 0 if state.restart(rng, n_removed, effort) else in_vain + 1
+            if not in_vain:
+                effort.pay()
+            yield
         yield from state.settle()
         yield
 

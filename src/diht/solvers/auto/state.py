@@ -19,7 +19,7 @@ from diht.refit import refit
 from diht.samples import Intercept
 from diht.search.joining import Effort
 from diht.search.pool import Pool
-from diht.search.swap_optimality import better_swaps
+from diht.search.swap_optimality import better_swaps, restarted
 from diht.search.swaps import swap_search
 from diht.solvers.auto.profile import MANY, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
@@ -276,6 +276,16 @@ class AutoState:
         left = (yield from better_swaps(part.problem, best, pool=found, **settings)).left
         part.leave(found, self.pool)
         return left
+
+    def restart(self, rng: np.random.Generator, n_removed: int, effort: Effort) -> bool:
+        """Exchange some features of the incumbent at once, and swap from there; tell whether that leads to a better one."""
+        undecided, best = self.screened(), self.best
+        if undecided is None:
+            return False
+        free = np.setdiff1d(best.support, undecided.constraint.free(self.problem.shape[1])[1])
+        removed = rng.choice(free, min(n_removed, len(free)), replace=False)
+        restarted(undecided, best, removed, effort=effort, stop=self.stop, pool=self.pool)
+        return self.objective < best.objective
 
     def select_forward(self, b: Intercept) -> None:
         """Add features one by one, then swap, from an intercept."""
