@@ -48,6 +48,7 @@ _TOLERABLE, _ROUNDED = 1e-4, 1e-12
 _CLEAR, _NEGLIGIBLE = 2e-11, 1e-3  # share of a bound, or of its distance to the best objective, that rounding may take
 _CLEAR_RULE = 1e-10  # the same of a bound whose dual point a rule has to give again
 _FAR = 1e3  # sum of the sizes of a margin's terms beyond which compiled nodes are not trusted to have the dual point of a rule
+_SHORT = 100  # samples up to which a compiled node's bound is measured once more, at the point that its rule gives
 _RENEWED = 300  # features up to which a node finds ridges of its own: a few factorisations of their Gram matrix
 _MOST_STEPS = 100
 _READS = 4.0  # of X, about, by a node whose working set is not all of it
@@ -464,6 +465,11 @@ class NewtonNodes(Nodes):
         w, at, step = (SparseVector.of(row[i]).among(play, d) for row in (batch.w, batch.at, batch.step))
         proved = Proved(bound, rounding)
         proof: Proof = Rule(at, b, self.problem.loss, step, drift)
+        if self.problem.shape[0] <= _SHORT:
+            node = self.in_play.node(self.problem.constraint.restricted(inside, outside))
+            again = self.in_play.bound(node, proof)
+            if again.value < bound:
+                bound, proved = again.value, Proved(again.value, again.rounding)
         if not bound >= parent.bound:
             proved, proof = Proved(parent.bound, parent.rounding), parent.proof
         feature = int(play[int(feature)]) if feature >= 0.0 else -1
