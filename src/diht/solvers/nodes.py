@@ -245,7 +245,7 @@ class GramNodes(Nodes):
         own = None
         if relaxation is not self.relaxation:
             own = SparseVector(w.size, relaxation.features, relaxation.ridges)
-        solved = relaxation.solve(constraint, w.dense, tol=_ACCURACY, cutoff=objective)
+        solved = relaxation.solve(constraint, w.dense, tol=_ACCURACY, cutoff=objective, stop=self.stop)
         p = SparseVector.of(solved.p)
         proved = Proved(solved.safe, solved.bound - solved.safe)
         n = float(len(relaxation.gram.features))
