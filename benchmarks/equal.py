@@ -36,8 +36,11 @@ _DOORS = {"solve": "auto", "certify": "auto", "branch": "exact"}
 
 
 def problem(number: int) -> Case:
-    """The problem of a number."""
-    return draw(number, FURTHER[number % len(FURTHER)] if number >= COUNT else None)
+    """The problem of a number. The negative binomial loss takes no offset."""
+    case = draw(number, FURTHER[number % len(FURTHER)] if number >= COUNT else None)
+    if case.settings["loss"] == "negative_binomial":
+        case.data.pop("offset", None)
+    return case
 
 
 def on_disk(X: Any, folder: Path, n_blocks: int) -> Any:
