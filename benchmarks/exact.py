@@ -17,6 +17,7 @@ from sklearn.datasets import load_diabetes
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 from diht import Problem
+from diht.numerics.threads import blas_threads
 from diht.solvers import BranchAndBound, Start
 from instances import autoregressive
 from measure import machine
@@ -44,9 +45,10 @@ def problems() -> Iterator[tuple[str, Problem]]:
 def searched(problem: Problem, limit: float) -> tuple[float, int, float]:
     """Search to the end, or the limit: seconds, nodes, the relative gap that is left."""
     begin, solver = perf_counter(), BranchAndBound()
-    state = solver.init(problem, Start())
-    while not solver.finished(state) and perf_counter() - begin < limit:
-        solver.advance(problem, state)
+    with blas_threads(problem.design.long_products):  # as `solve` has it
+        state = solver.init(problem, Start(stop=lambda: perf_counter() - begin >= limit))
+        while not solver.finished(state) and perf_counter() - begin < limit:
+            solver.advance(problem, state)
     auto, tree = state.auto, state.tree
     return perf_counter() - begin, 0 if tree is None else tree.solved, auto.gap / auto.objective
 

@@ -335,8 +335,7 @@ def test_a_logistic_node_claims_no_more_than_its_best_model(seed: int) -> None:
         constraint = problem.constraint.restricted(leaf.inside, leaf.outside)
         part = worker.in_play.node(constraint)
         again = worker.in_play.bound(part, leaf.proof)
-        assert again.value == pytest.approx(leaf.bound, rel=1e-11)
-        assert again.value >= leaf.bound - 2.0 * leaf.rounding
+        assert leaf.bound <= again.value <= leaf.bound * (1 + 1e-9)
         by_numpy = worker.solve(constraint, leaf.w, None, np.inf).proved.value
         assert leaf.bound >= min(objective, by_numpy - 0.06 * max(objective - by_numpy, 0.0)) * (1 - 1e-8)
         if leaf.bound < objective:
@@ -356,7 +355,7 @@ def test_a_logistic_bound_is_below_the_dual_value_in_sixty_digits() -> None:
         alpha = exactly_balanced(part, alpha) if problem.fit_intercept else alpha
         exact = exact_dual(part, np.asarray(part.design.toarray()), alpha)
         assert node.leaf.bound <= exact
-        assert node.leaf.bound >= exact * (1 - mpf("1e-11"))
+        assert node.leaf.bound >= exact * (1 - mpf("1e-9"))
 
 
 @pytest.mark.parametrize("seed", range(8))

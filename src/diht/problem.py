@@ -129,18 +129,7 @@ class Problem:
         constraint.check(n_targets * d)
         loss.check_targets(y)
         s = normalised_weights(sample_weight, n)
-        tail = None
-        if offset is not None:
-            known = _targets(offset, n, loss)[0] if n_targets > 1 else finite_vector("offset", offset, n)
-            if known.shape != y.shape or loss.coupled or (n_targets > 1 and not loss.of_differences):
-                raise ValueError(
-                    f"offset must have the shape of y, and a loss of differences where there are several targets, "
-                    f"got shape {np.shape(offset)} for the {loss.name} loss"
-                )
-            _check_size("offset", known)
-            tail = two_sum(y, -known)[1] if loss.of_differences else None
-            y, factor = _with_offset(loss, y, known)
-            s = s * (factor if n_targets == 1 else 1.0)
+        y, s, tail = (y, s, None) if offset is None else _less_offset(loss, y, s, offset)
         _check_size("y", y)
         if loss.task == "classification":
             _check_classes(y, s, loss.coupled)
@@ -530,6 +519,21 @@ def normalised_weights(sample_weight: ArrayLike | None, n: int) -> Vector:
         return weights
     weights /= largest
     return np.asarray(weights / weights.sum(), dtype=np.float64)
+
+
+def _less_offset(loss: Loss, y: Vector, s: Vector, offset: ArrayLike) -> tuple[Vector, Vector, Vector | None]:
+    """Return targets and weights that stand for known parts of the predictions, and what rounding took off the targets."""
+    several = y.ndim > 1
+    known = _targets(offset, y.shape[-1], loss)[0] if several else finite_vector("offset", offset, len(y))
+    if known.shape != y.shape or loss.coupled or (several and not loss.of_differences):
+        raise ValueError(
+            f"offset must have the shape of y, and a loss of differences where there are several targets, "
+            f"got shape {np.shape(offset)} for the {loss.name} loss"
+        )
+    _check_size("offset", known)
+    tail = two_sum(y, -known)[1] if loss.of_differences else None
+    y, factor = _with_offset(loss, y, known)
+    return y, s if several else s * factor, tail
 
 
 def _with_offset(loss: Loss, y: Vector, offset: Vector) -> tuple[Vector, Vector]:

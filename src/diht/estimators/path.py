@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
@@ -429,27 +430,39 @@ def sparse_path(
         return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes, encoding)
 
     kept = "the path has the points that were solved so far"
-    with blas_threads(n_jobs), printed(verbose), interruptible(kept) as asked:
-        classes = named.task == "classification"
-        if is_on_device(X, device):
-            from diht.dask.data import Collections
-            from diht.gpu import data
+    with (
+        blas_threads(n_jobs),
+        printed(verbose),
+        interruptible(kept) as asked,
+        _placed(given, (X, y, sample_weight, offset), named, device, n_jobs) as data,
+    ):
+        return solved(data) if isinstance(data, _Here) else solved(data).without_proof()
 
-            there = data.loaded(Collections(X, y, sample_weight, offset), device, classes, feature_names(X))
-            set_seen(given, None, there.names)
-            return solved(_There(there, named)).without_proof()
-        X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
-        if is_dask(X):
-            from diht.dask.data import Collections, active_client, loaded, loaded_here
 
-            client = active_client()
-            collections = Collections(X, y, sample_weight, offset)
-            if client is not None:
-                with loaded(client, collections, classes) as remote:
-                    set_seen(given, None, remote.names)
-                    return solved(_There(remote, named)).without_proof()
-            X, y, sample_weight, offset = loaded_here(collections, classes)
-        return solved(_Here(given, X, y, named, sample_weight, offset, n_jobs))
+@contextmanager
+def _placed(given: Any, data: tuple[Any, ...], loss: Loss, device: Any, n_jobs: int | None) -> Iterator[_Here | _There]:
+    """Find out where X, y, weights and offset are to be: on a device, on the workers of a cluster, or here."""
+    classes = loss.task == "classification"
+    if is_on_device(data[0], device):
+        from diht.dask.data import Collections
+        from diht.gpu.data import loaded as on_device
+
+        there = on_device(Collections(*data), device, classes, feature_names(data[0]))
+        set_seen(given, None, there.names)
+        yield _There(there, loss)
+        return
+    X, y, sample_weight, offset = map(on_host, data)
+    if is_dask(X):
+        from diht.dask.data import Collections, active_client, loaded, loaded_here
+
+        client, collections = active_client(), Collections(X, y, sample_weight, offset)
+        if client is not None:
+            with loaded(client, collections, classes) as remote:
+                set_seen(given, None, remote.names)
+                yield _There(remote, loss)
+            return
+        X, y, sample_weight, offset = loaded_here(collections, classes)
+    yield _Here(given, X, y, loss, sample_weight, offset, n_jobs)
 
 
 class _Data(Protocol):

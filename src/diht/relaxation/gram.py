@@ -14,6 +14,7 @@ once there are none the solution on W is the one on all. Each round costs two pr
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -191,8 +192,9 @@ class GramRelaxation:
         tol: float = 1e-9,
         cutoff: float = np.inf,
         max_iter: int = _MAX_ITER,
+        stop: Callable[[], bool] = lambda: False,
     ) -> Relaxation:
-        """Solve until the gap is within `tol` of the value, or the safe bound has reached `cutoff`.
+        """Solve until the gap is within `tol` of the value, or the safe bound has reached `cutoff`; or `stop` says so, at times.
 
         `constraint` is the problem's by default; a node of a search tree is a constraint of its own. `p0`, the solution of a
         similar one, is a good start.
@@ -203,7 +205,7 @@ class GramRelaxation:
                 solved = self.solve(constraint.plain, p0, tol, cutoff, max_iter)
                 if solved.safe >= cutoff or self._keeps(constraint, solved.p):
                     return solved
-            return self._by_proximal_steps(constraint, p0, tol)
+            return self._by_proximal_steps(constraint, p0, tol, stop)
         m, state = self._state(constraint)
         p = np.zeros(self.problem.shape[1]) if p0 is None else np.asarray(p0, dtype=np.float64)
         if not self.is_full:
@@ -333,7 +335,9 @@ class GramRelaxation:
         own = constraint.within(self.features)
         return (own if self._roots is None else own.times(self._roots)).keeps(self._inward(p))
 
-    def _by_proximal_steps(self, constraint: Constraint, p0: Vector | None, tol: float) -> Relaxation:
+    def _by_proximal_steps(
+        self, constraint: Constraint, p0: Vector | None, tol: float, stop: Callable[[], bool]
+    ) -> Relaxation:
         """Solve under a constraint on groups or with limits, all features in the working set."""
         scaled, (lam, shift) = self._scaled, self._ridge()
         A, rho, constraint = scaled.quadratic.copy(), 0.5 * lam + shift, constraint.within(self.features)
@@ -342,7 +346,7 @@ class GramRelaxation:
         h, total = scaled.linear, float(scaled.matrix[-1, -1])
         x = np.zeros(len(A)) if p0 is None else constraint.clipped(self._inward(p0))
         curvature = max(self._curvature, 1e-3 * rho)
-        x = minimise_quadratic(A, A @ x - h, constraint, rho, x, curvature, 0.5 * tol * total)[0]
+        x = minimise_quadratic(A, A @ x - h, constraint, rho, x, curvature, 0.5 * tol * total, stop)[0]
         c = h - A @ x
         value = total - float(x @ (h + c)) + 2.0 * rho * constraint.relaxation(x)
         bound = total - float(x @ (h - c)) - constraint.times(rho).value(c) / rho

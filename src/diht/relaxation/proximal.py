@@ -11,6 +11,8 @@ plain one, `diht.relaxation.quadratic` has Newton steps in their place.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -30,14 +32,21 @@ _LEAST_PLACE = 1e-9
 
 
 def minimise_quadratic(
-    H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector, curvature: float, tol: float
+    H: Vector,
+    gradient: Vector,
+    constraint: Constraint,
+    lam: float,
+    w: Vector,
+    curvature: float,
+    tol: float,
+    stop: Callable[[], bool] = lambda: False,
 ) -> tuple[Vector, float, float, bool]:
     r"""Minimise F from w: p, the fall F(w) - F(p), the curvature to step with, and whether F is within `tol` of its minimum.
 
     With c the negative gradient of the quadratic, F(p) is at most :math:`\lambda \Omega(p) - p^\top c + \nu(c)^2 / (2 \lambda)`
-    from its minimum.
+    from its minimum. `stop`, asked at each look at the gap, ends the work.
     """
-    model = _Quadratic(H, gradient, constraint, lam, w)
+    model = _Quadratic(H, gradient, constraint, lam, w, stop)
     if constraint.limits is not None and _all_in(constraint, len(w)):
         p = model.within_limits()
         return p, model.value(w) - model.value(p), curvature, True
@@ -52,7 +61,7 @@ def minimise_quadratic(
             continue
         own = slope + turned
         if t % _CHECK == 0 or not np.any(moved):
-            if model.gap(new, own) <= tol:
+            if model.gap(new, own) <= tol or stop():
                 p = new
                 break
             better, stuck = model.reweighted(new, tol), not np.any(moved)
@@ -82,8 +91,10 @@ def _all_in(constraint: Constraint, n_features: int) -> bool:
 
 
 class _Quadratic:
-    def __init__(self, H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector) -> None:
-        self.H, self.gradient, self.constraint, self.lam, self.w = H, gradient, constraint, lam, w
+    def __init__(
+        self, H: Vector, gradient: Vector, constraint: Constraint, lam: float, w: Vector, stop: Callable[[], bool]
+    ) -> None:
+        self.H, self.gradient, self.constraint, self.lam, self.w, self.stop = H, gradient, constraint, lam, w, stop
         self.pull = H @ w - gradient
         self.slope_constraint = constraint.times(-lam)
 
@@ -131,7 +142,7 @@ class _Quadratic:
         for _ in range(_ROUNDS):
             z = self.constraint.places(p)
             used = np.flatnonzero((p != 0.0) & (z > _LEAST_PLACE))
-            if not len(used):
+            if not len(used) or self.stop():
                 break
             system = self.H[np.ix_(used, used)]
             system[np.diag_indices(len(used))] += self.lam / z[used]

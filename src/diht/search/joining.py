@@ -69,7 +69,7 @@ _PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled cod
 _MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
 _LEAST = 20  # steps of that, at most
 _WORTH_COMPILING = (
-    5e5  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
+    2e6  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
 )
 _AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
 _COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times

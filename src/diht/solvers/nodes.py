@@ -47,6 +47,8 @@ _WHOLE_GRAM = 3000  # features up to which nodes work on the Gram matrix of all;
 _TOLERABLE, _ROUNDED = 1e-4, 1e-12
 _CLEAR, _NEGLIGIBLE = 2e-11, 1e-3  # share of a bound, or of its distance to the best objective, that rounding may take
 _CLEAR_RULE = 1e-10  # the same of a bound whose dual point a rule has to give again
+_FAR = 1e3  # sum of the sizes of a margin's terms beyond which compiled nodes are not trusted to have the dual point of a rule
+_SHORT = 100  # samples up to which a compiled node's bound is measured once more, at the point that its rule gives
 _RENEWED = 300  # features up to which a node finds ridges of its own: a few factorisations of their Gram matrix
 _MOST_STEPS = 100
 _READS = 4.0  # of X, about, by a node whose working set is not all of it
@@ -243,7 +245,7 @@ class GramNodes(Nodes):
         own = None
         if relaxation is not self.relaxation:
             own = SparseVector(w.size, relaxation.features, relaxation.ridges)
-        solved = relaxation.solve(constraint, w.dense, tol=_ACCURACY, cutoff=objective)
+        solved = relaxation.solve(constraint, w.dense, tol=_ACCURACY, cutoff=objective, stop=self.stop)
         p = SparseVector.of(solved.p)
         proved = Proved(solved.safe, solved.bound - solved.safe)
         n = float(len(relaxation.gram.features))
@@ -425,7 +427,7 @@ class NewtonNodes(Nodes):
         """Solve them together by compiled code where there are many."""
         if not self.many or self._classified is None or self.stop():
             return super().solve_all(parts, objective)
-        from diht.relaxation.logistic_nodes import BOUND, INTERCEPT, ROUNDING, Batch, solve_nodes
+        from diht.relaxation.logistic_nodes import BOUND, DRIFT, INTERCEPT, ROUNDING, Batch, solve_nodes
 
         states, k = self._states(parts)
         problem, w = self._classified._replace(k=k), np.zeros((len(parts), self.problem.shape[1]))
@@ -443,9 +445,11 @@ class NewtonNodes(Nodes):
         promises = np.full(len(parts), np.inf)
         promises[left] = models.found[:, BOUND]
         # A dual point follows from its rule but for the rounding of margins, which may count for more than that of X'(s alpha); as
-        # l'' <= |l'|, by the ratio of the terms of a margin to the number of samples. Where it is large, numpy solves the node.
-        extent = np.abs(batch.w) @ np.abs(problem.columns).max(axis=1, initial=0.0)
-        more = batch.found[:, ROUNDING] * np.maximum(2.0 * extent / len(problem.y) - 1.0, 0.0)
+        # l'' <= |l'|, by the squared ratio of the terms of a margin to the samples. Where it is large, numpy solves the node.
+        extent = (np.abs(batch.at) + np.abs(batch.step)) @ np.abs(problem.columns).max(axis=1, initial=0.0)
+        extent += np.abs(batch.found[:, INTERCEPT]) + np.abs(batch.found[:, DRIFT])
+        more = batch.found[:, ROUNDING] * ((1.0 + 4.0 * extent / len(problem.y)) ** 2 - 1.0)
+        more[extent > _FAR] = np.inf
         batch.found[:, BOUND] -= more
         batch.found[:, ROUNDING] += more
         clear = [_is_clear(Proved(*found), objective, _CLEAR_RULE) for found in batch.found[:, : ROUNDING + 1].tolist()]
@@ -461,6 +465,11 @@ class NewtonNodes(Nodes):
         w, at, step = (SparseVector.of(row[i]).among(play, d) for row in (batch.w, batch.at, batch.step))
         proved = Proved(bound, rounding)
         proof: Proof = Rule(at, b, self.problem.loss, step, drift)
+        if self.problem.shape[0] <= _SHORT:
+            node = self.in_play.node(self.problem.constraint.restricted(inside, outside))
+            again = self.in_play.bound(node, proof)
+            if again.value < bound:
+                bound, proved = again.value, Proved(again.value, again.rounding)
         if not bound >= parent.bound:
             proved, proof = Proved(parent.bound, parent.rounding), parent.proof
         feature = int(play[int(feature)]) if feature >= 0.0 else -1
