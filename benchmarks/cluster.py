@@ -109,22 +109,23 @@ def count_trips() -> list[int]:
     return trips
 
 
-def kill(cluster: Any, random_state: random.Random) -> None:
-    """Kill one of the workers that have begun: one that has not is not begun again."""
+def kill(cluster: Any, random_state: random.Random, moments: list[float]) -> None:
+    """Kill one of the workers that have begun, for one that has not is not begun again; add the moment."""
     begun = [nanny.pid for nanny in cluster.workers.values() if nanny.worker_address in cluster.scheduler.workers]
     if begun:
         os.kill(random_state.choice(begun), signal.SIGKILL)
+        moments.append(perf_counter())
 
 
 def killed(times: int) -> int:
-    """Kill a worker at random moments of fits on one cluster; return how many answers were not those of one process."""
+    """Kill a worker at so many random moments of fits on one cluster; return how many answers are not those of one process."""
     import dask
     import dask.array as da
     from distributed import Client, LocalCluster
 
     from diht import SparseClassifier
 
-    rng, wrong = np.random.default_rng(0), 0
+    rng, wrong, hit, random_state = np.random.default_rng(0), 0, 0, random.Random(0)
     X = rng.normal(size=(3000, 60))
     y = np.where(X[:, :5].sum(axis=1) + rng.normal(size=3000) > 0, "yes", "no")
     here = SparseClassifier(k=5, lam=0.01).fit(X, y)
@@ -132,22 +133,27 @@ def killed(times: int) -> int:
     warnings.simplefilter("ignore")
     settings = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
     patience = {"distributed.deploy.lost-worker-timeout": "5 minutes", "diht.lost-workers-timeout": "5 minutes"}
-    with dask.config.set(patience), LocalCluster(n_workers=2, **settings) as cluster, Client(cluster):
-        began = perf_counter()
-        SparseClassifier(k=5, lam=0.01).fit(*given)
-        seconds = perf_counter() - began
-        for i in range(times):
-            random_state = random.Random(i)
-            timer = threading.Timer(random_state.uniform(0.0, seconds), kill, (cluster, random_state))
-            timer.start()
+    with dask.config.set(patience), LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
+        for _ in range(2):  # the first compiles
             began = perf_counter()
+            SparseClassifier(k=5, lam=0.01).fit(*given)
+            seconds = perf_counter() - began
+        while hit < times:
+            client.wait_for_workers(2)
+            moments: list[float] = []
+            timer = threading.Timer(random_state.uniform(0.0, seconds), kill, (cluster, random_state, moments))
+            began = perf_counter()
+            timer.start()
             there = SparseClassifier(k=5, lam=0.01).fit(*given)
+            ended = perf_counter()
             timer.join()
+            if not moments or moments[0] > ended:
+                continue  # too late
+            hit += 1
             apart = abs(there.objective_ - here.objective_), abs(there.lower_bound_ - here.lower_bound_)
             wrong += there.support_.tolist() != here.support_.tolist() or max(apart) > 1e-8
-            print(
-                f"killed: objective differs by {apart[0]:.1e}, bound by {apart[1]:.1e}, {perf_counter() - began:.1f} s"
-            )
+            figures = f"objective differs by {apart[0]:.1e}, bound by {apart[1]:.1e}"
+            print(f"killed after {moments[0] - began:.1f} of {ended - began:.1f} s: {figures}", flush=True)
     print(f"{wrong} of {times} differ; a fit without losses takes {seconds:.1f} s")
     return wrong
 

@@ -36,8 +36,11 @@ _DOORS = {"solve": "auto", "certify": "auto", "branch": "exact"}
 
 
 def problem(number: int) -> Case:
-    """The problem of a number."""
-    return draw(number, FURTHER[number % len(FURTHER)] if number >= COUNT else None)
+    """The problem of a number. The negative binomial loss takes no offset."""
+    case = draw(number, FURTHER[number % len(FURTHER)] if number >= COUNT else None)
+    if case.settings["loss"] == "negative_binomial":
+        case.data.pop("offset", None)
+    return case
 
 
 def on_disk(X: Any, folder: Path, n_blocks: int) -> Any:
@@ -108,6 +111,14 @@ def cluster() -> Any:
     return Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
 
 
+def shown(numbers: range) -> Iterator[int]:
+    """Yield the numbers; print every tenth."""
+    for i, number in enumerate(numbers):
+        yield number
+        if i % 10 == 9:
+            print(f"{i + 1} problems", flush=True)
+
+
 def main() -> int:
     """Compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -118,7 +129,7 @@ def main() -> int:
     arguments = parser.parse_args()
     numbers = range(arguments.first, min(arguments.first + arguments.count, ALL))
     ways = [{"disk": disk, "dask": dask}[where] for where in arguments.where]
-    each = (pair for number in numbers for way in ways for pair in way(number))
+    each = (pair for number in shown(numbers) for way in ways for pair in way(number))
     apart, largest = 0, {"objective": 0.0, "bound": 0.0}
     with cluster() if "dask" in arguments.where else nullcontext():
         for name, here, there in imdb(arguments.where) if arguments.imdb else each:

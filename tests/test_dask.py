@@ -383,6 +383,14 @@ def agree_in_folds(there, here):
     pickle.dumps(there)
 
 
+def agree_in_paths(there, here):
+    for one, other in zip(there, here, strict=True):
+        assert one.support.tolist() == other.support.tolist()
+        assert -1e-8 * other.objective <= one.objective - other.objective <= 1e-12 * other.objective
+        assert abs(one.lower_bound - other.lower_bound) <= 1e-4 * other.objective
+        assert one.lower_bound <= other.objective
+
+
 def test_regression_by_cross_validation(client):
     X, u = data("regression", n=120, d=5)
     rng = np.random.default_rng(3)
@@ -433,6 +441,15 @@ def test_three_classes(client, settings):
     agree(SparseClassifier(**settings).fit(*chunked(X, y, rows=50)), SparseClassifier(**settings).fit(X, y), 1e-7)
 
 
+def test_three_classes_on_paths_and_in_folds(client):
+    X, _ = data(n=120, d=5)
+    y = np.digitize(X[:, 0] - X[:, 3], [-0.5, 0.5])
+    settings = {"ks": [1, 2], "lams": [0.1], "loss": "multinomial"}
+    agree_in_paths(*(sparse_path(*given, **settings) for given in (chunked(X, y, rows=50), (X, y))))
+    here = SparseClassifierCV(**settings, cv=2).fit(X, y)
+    agree_in_folds(SparseClassifierCV(**settings, cv=2).fit(*chunked(X, y, rows=50)), here)
+
+
 def test_two_targets(client):
     X, u = data("regression", n=60, d=4)
     y = np.column_stack([u, X[:, 1] - u])
@@ -454,11 +471,7 @@ def test_constraints(client, settings):
 def test_paths(client, loss):
     X, y = data("regression" if loss == "squared" else "classification", n=120)
     here, there = (sparse_path(*given, ks=[1, 3], lams=[0.1, 1.0], loss=loss) for given in ((X, y), chunked(X, y)))
-    for one, other in zip(there, here, strict=True):
-        assert one.support.tolist() == other.support.tolist()
-        assert -1e-8 * other.objective <= one.objective - other.objective <= 1e-12 * other.objective
-        assert abs(one.lower_bound - other.lower_bound) <= 1e-4 * other.objective
-        assert one.lower_bound <= other.objective
+    agree_in_paths(there, here)
     # On a cluster Newton's method takes its last step, which the tolerance of a path saves in memory.
     np.testing.assert_allclose(there.criterion("ebic"), here.criterion("ebic"), rtol=1e-6)
 

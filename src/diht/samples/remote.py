@@ -924,7 +924,7 @@ def _slopes_by_jumps(samples: MemorySamples, loss: Loss, u: Vector, points: Vect
     (low, high), s, jumps_at = loss.domain(samples.y), samples.s, samples.y - u
     order = np.argsort(jumps_at)
     before = np.concatenate([[0.0], np.cumsum((s * (high - low))[order])])
-    return float(s @ low) + before[np.searchsorted(jumps_at[order], points)]
+    return float(np.sum(s * low)) + before[np.searchsorted(jumps_at[order], points)]
 
 
 def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
