@@ -591,12 +591,31 @@ def test_the_argument_is_named(call, says):
     assert complaint(call) == says
 
 
-@pytest.mark.parametrize("mark", [" ", "|"])
-def test_other_separators(mark, tmp_path):
-    path = write(tmp_path, "a.csv", f"a{mark}b{mark}y\n1{mark}2{mark}3\n")
+def test_spaces_do_not_separate(tmp_path):
+    path = write(tmp_path, "a.csv", "a b y\n1 2 3\n")
     assert complaint(read_table, path) == (
-        f"{path}: no column besides the target 'a{mark}b{mark}y'; commas, semicolons or tabs separate columns"
+        f"{path}: no column besides the target 'a b y'; commas, semicolons, tabs or bars separate columns"
     )
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_what_separates(mark, tmp_path):
+    table = read_table(write(tmp_path, "a.csv", f"a{mark}b{mark}y\n1{mark}2{mark}3\n4{mark}5.5{mark}6\n"))
+    assert (table.feature_names, table.target_names) == (["a", "b"], ["y"])
+    assert (table.X.tolist(), table.y.tolist()) == ([[1, 2], [4, 5.5]], [3, 6])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a\tb\ty\n1\t2\t3\n", "the target 'a' is not a finite number"),
+        ("a,b,y\n1,2,3\n", "the target 'a,b,y' is not a finite number"),
+        ("1\t2\t3\n4\t5\t6", "'2' is not an index:value pair"),
+    ],
+)
+def test_a_table_that_is_named_txt(text, says, tmp_path):
+    path = write(tmp_path, "a.txt", text)
+    assert complaint(read_table, path) == f"{path}: line 1: {says}; a table is named .csv or .tsv"
 
 
 def test_a_target_of_one_class_is_named_with_its_file(tmp_path, capsys):
