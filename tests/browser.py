@@ -74,9 +74,10 @@ class Browser:
         )
 
     def prefer(self, dark):
-        """Ask for a colour scheme."""
+        """Ask for a colour scheme, and wait until the page has been drawn in it."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
+        self.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
 
     def layout(self):
         """Return what `layout.js` finds: overlapping texts, clipped blocks, broken images, and by how much the page is too wide."""

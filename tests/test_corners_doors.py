@@ -25,6 +25,7 @@ from diht.constraints.base import Constraint
 from diht.constraints.groups import constrained
 from diht.datasets import atomic_write, read_table
 from diht.design import AffineView, as_design
+from diht.estimators.tabular import refuse_dates
 from diht.losses import LOSSES, Hinge
 from diht.numerics.memory import free_memory
 from diht.solvers import SDIHT, SVRGHT, Solver
@@ -579,24 +580,105 @@ def test_what_stands_for_numbers_is_taken():
     assert complaint(SparseRegressor().fit, DATES.to_numpy()[:, None], Y).startswith("X must hold numbers, got dates")
 
 
+def frame(**others):
+    """X with names, and some columns replaced."""
+    return pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])]).assign(**others)
+
+
 @pytest.mark.parametrize(
     ("call", "says"),
     [
         (lambda: SparseRegressor(k=1, random_state=-1).fit(X, Y), "random_state must not be negative, got -1"),
         (lambda: SparseRegressor(keep="age").fit(X, Y), "keep must be a list of features, got 'age'"),
         (lambda: diht.SparseRegressorCV(ks=[]).fit(X, Y), "ks must hold at least one number, got none"),
+        (lambda: diht.SparseRegressorCV(ks=[1], cv=1).fit(X, Y), "cv must be at least 2 folds, got 1"),
+        (lambda: SparseRegressor(standardize="no").fit(X, Y), "standardize must be True or False, got 'no'"),
+        (lambda: SparseRegressor(exact="no").fit(X, Y), "exact must be True or False, got 'no'"),
+        (lambda: SparseRegressor(n_jobs="a").fit(X, Y), "n_jobs must be None or an integer other than 0, got 'a'"),
+        (
+            lambda: SparseRegressor(k=1, random_state="a").fit(X, Y),
+            "random_state must be a whole number, a generator or None, got 'a'",
+        ),
+        (lambda: SparseRegressor(encoder="a").fit(frame(), Y), "encoder must be a TableEncoder, got 'a'"),
+        (lambda: SparseRegressor().fit(X, Y[:-1]), f"y must have length {len(X)} to match X, got length {len(X) - 1}"),
+        (
+            lambda: SparseRegressor().fit(X, ["a"] * len(X)),
+            "y must be numeric, got 'a': class names are for SparseClassifier",
+        ),
+        (
+            lambda: SparseClassifier(k=5).fit(X, np.array([1, "a"] * 20, dtype=object)),
+            "y must hold classes of one type, got int, str",
+        ),
+        (
+            lambda: SparseRegressor().fit(X[:, 0], Y),
+            f"X must have rows and columns, got shape ({len(X)},). Reshape your data with array.reshape(-1, 1) for one "
+            "feature, array.reshape(1, -1) for one sample",
+        ),
+        (lambda: SparseRegressor().fit(X + 1j, Y), "X must hold real numbers: Complex data not supported"),
+        (
+            lambda: SparseRegressor().fit(np.full(X.shape, "u"), Y),
+            "X must hold numbers: could not convert string to float: np.str_('u'); a data frame may hold texts",
+        ),
+        (lambda: SparseRegressor().fit(frame(x1=np.inf), Y), "X contains infinity in 'x1'"),
+        (
+            lambda: SparseRegressor().fit(frame().rename(columns={"x1": "x0"}), Y),
+            "X has two columns named 'x0': rename one of them",
+        ),
+        (
+            lambda: SparseRegressor(k=5).fit(frame(), Y).predict(frame(x1="u")),
+            "column 'x1' of X must hold numbers: could not convert string to float: 'u'",
+        ),
+        (lambda: SparseRegressor(k=5).fit(X, Y).predict(X * np.nan), "Input X contains NaN."),
+        (lambda: diht.SparseCox(k="a").fit(X, abs(Y), Y > 0), "k must be a whole number, got 'a'"),
+        (lambda: diht.SparseCox(lam=None).fit(X, abs(Y), Y > 0), "lam must be a positive number, got None"),
+        (lambda: diht.SparseCox(time_limit=-1).fit(X, abs(Y), Y > 0), "time_limit must be positive, got -1"),
+        (
+            lambda: diht.SparseCox(keep=["z"]).fit(frame(), abs(Y), Y > 0),
+            "keep holds 'z', which is not among the features",
+        ),
+        (
+            lambda: diht.SparseCox().fit(frame(x1="u"), abs(Y), Y > 0),
+            "X must hold numbers: TableEncoder().fit_transform(X) makes some of texts and categories",
+        ),
     ],
 )
 def test_the_argument_is_named(call, says):
     assert complaint(call) == says
 
 
-@pytest.mark.parametrize("mark", [" ", "|"])
-def test_other_separators(mark, tmp_path):
-    path = write(tmp_path, "a.csv", f"a{mark}b{mark}y\n1{mark}2{mark}3\n")
+def test_dates_of_polars_are_told_from_its_numbers():
+    """Its types have no `kind`."""
+    for name in ("Float64", "Int8", "Boolean", "Decimal(precision=38, scale=2)"):
+        refuse_dates("X", name)
+    for name in ("Date", "Time", "Datetime(time_unit='us', time_zone=None)", "Duration(time_unit='us')"):
+        assert "got dates or times" in complaint(refuse_dates, "X", name)
+
+
+def test_spaces_do_not_separate(tmp_path):
+    path = write(tmp_path, "a.csv", "a b y\n1 2 3\n")
     assert complaint(read_table, path) == (
-        f"{path}: no column besides the target 'a{mark}b{mark}y'; commas, semicolons or tabs separate columns"
+        f"{path}: no column besides the target 'a b y'; commas, semicolons, tabs or bars separate columns"
     )
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t", "|"])
+def test_what_separates(mark, tmp_path):
+    table = read_table(write(tmp_path, "a.csv", f"a{mark}b{mark}y\n1{mark}2{mark}3\n4{mark}5.5{mark}6\n"))
+    assert (table.feature_names, table.target_names) == (["a", "b"], ["y"])
+    assert (table.X.tolist(), table.y.tolist()) == ([[1, 2], [4, 5.5]], [3, 6])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a\tb\ty\n1\t2\t3\n", "the target 'a' is not a finite number"),
+        ("a,b,y\n1,2,3\n", "the target 'a,b,y' is not a finite number"),
+        ("1\t2\t3\n4\t5\t6", "'2' is not an index:value pair"),
+    ],
+)
+def test_a_table_that_is_named_txt(text, says, tmp_path):
+    path = write(tmp_path, "a.txt", text)
+    assert complaint(read_table, path) == f"{path}: line 1: {says}; a table is named .csv or .tsv"
 
 
 def test_a_target_of_one_class_is_named_with_its_file(tmp_path, capsys):

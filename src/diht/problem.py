@@ -18,7 +18,7 @@ from diht.losses import Loss, Squared, as_loss
 from diht.numerics.exact import dot, two_sum
 from diht.samples import MemorySamples, Rows, Samples, TargetSamples, added
 
-__all__ = ["Problem", "Targets", "finite_vector", "normalised_weights"]
+__all__ = ["Problem", "Targets", "finite_vector", "normalised_weights", "positive_number"]
 
 Vector = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ class Problem:
         offset: ArrayLike | None = None,
     ) -> None:
         loss, constraint = as_loss(loss), as_constraint(k)
-        lam = _positive_number("lam", lam)
+        lam = positive_number("lam", lam)
         design = X if isinstance(X, Design) else as_design(X, n_threads=n_threads)
         n, d = design.shape
         if n == 0 or d == 0:
@@ -194,7 +194,7 @@ class Problem:
             samples = TargetSamples(samples, y, n_targets, loss)
             center, scale = (None if values is None else np.tile(values, n_targets) for values in (center, scale))
         problem = object.__new__(cls)
-        ridge = _positive_number("lam", lam)
+        ridge = positive_number("lam", lam)
         problem._set(samples, loss, constraint, ridge, fit_intercept, center, scale, limits, level, tail)
         return problem
 
@@ -475,7 +475,8 @@ def _levelled_there(samples: Samples) -> tuple[Samples, float]:
     return samples.with_targets(samples.map(lambda y, s: y - mean)), mean
 
 
-def _positive_number(name: str, value: Any) -> float:
+def positive_number(name: str, value: Any) -> float:
+    """Return `value` as a float; ValueError, naming the argument, where it is not positive and finite."""
     try:
         number = float(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Read comma- and tab-separated text."""
+"""Read text with commas, semicolons, tabs or bars between cells."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ class _Head:
         target_names = [names[position] for position in positions]
         names = [name for j, name in enumerate(names) if j not in positions]
         if not names:
-            marks = "commas, semicolons or tabs separate columns"
+            marks = "commas, semicolons, tabs or bars separate columns"
             raise ValueError(f"{path}: no column besides the target {target_names[0]!r}; {marks}")
         check_width(path, len(names), n_features, max_features)
         rest = rows if has_header else chain([first], rows)

@@ -144,8 +144,7 @@ def _read_hard(block: _Block, at: list[int], slot: list[int]) -> None:
         if number is None and j >= 0:
             block.fail(a, f"{_shown(token)}: the value is not a finite number")
         elif number is None:
-            table = "; a table is named .csv or .tsv" * bool(re.search(rb"[A-Za-z].*[,;|]", token))
-            block.fail(a, f"the target {_shown(token)} is not a finite number{table}")
+            block.fail(a, f"the target {_shown(token)} is not a finite number{_advice(block, a)}")
         elif j >= 0:
             block.value[j] = number
         elif -1 - j < block.target.size:  # not that of a line that breaks off
@@ -160,7 +159,14 @@ def _refuse(block: _Block, at: int) -> NoReturn:
         block.fail(at, f"{_shown(token)}: the index is negative")
     if colon and index.isdigit():
         block.fail(at, f"{_shown(token)}: the index is too large")
-    block.fail(at, f"{_shown(token)} is not an index:value pair")
+    block.fail(at, f"{_shown(token)} is not an index:value pair{_advice(block, at)}")
+
+
+def _advice(block: _Block, at: int) -> str:
+    """Say how a table is named where the line that holds byte `at` looks like one's."""
+    start, end = block.text.rfind(b"\n", 0, at) + 1, block.text.find(b"\n", at)
+    line = block.text[start : end if end >= 0 else None]
+    return "; a table is named .csv or .tsv" if b":" not in line and re.search(rb"[,;|\t]", line) else ""
 
 
 def _sort_rows(block: _Block) -> None:

@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
@@ -30,9 +31,10 @@ from diht.estimators.shipping import ShippingMixin
 from diht.estimators.tabular import (
     Wanted,
     check_kinds,
+    check_switches,
     encoded,
     encoded_names,
-    name_missing,
+    in_words,
     needs_encoder,
     set_groups,
     wanted_of,
@@ -46,7 +48,7 @@ from diht.result import Iterate, Result, Status
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
 from diht.tables import Frame
-from diht.tables.frame import is_frame
+from diht.tables.frame import check_unique, is_frame
 
 if TYPE_CHECKING:
     from diht.dask.data import Collections, RemoteData
@@ -106,7 +108,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         try:
             return as_design(X, self.n_jobs)
         except ValueError as error:
-            raise name_missing(error, X, getattr(self, "feature_names_in_", None)) from None
+            raise in_words(error, X, getattr(self, "feature_names_in_", None)) from None
 
     def _results(
         self,
@@ -269,6 +271,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         seed = self.random_state
         if isinstance(seed, Integral) and seed < 0:
             raise ValueError(f"random_state must not be negative, got {seed}")
+        if isinstance(seed, str):
+            raise ValueError(f"random_state must be a whole number, a generator or None, got {seed!r}")
         if seed is not None and not isinstance(seed, Integral):
             seed = check_random_state(seed).randint(2**31 - 1)
         return as_solver(self._method(), None if seed is None else int(seed))
@@ -445,11 +449,23 @@ def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
     """Return X, and y where it is given, as scikit-learn checks them; the columns of a data frame with texts become numbers."""
     reset = settings.get("reset", True)
     if reset:
+        effective_n_threads(estimator.n_jobs)
+        check_switches(estimator)
         estimator.__dict__.pop("encoder_", None)
+    if settings.get("y_numeric") and y:
+        _check_numbers(y[0])
     checked = _validated(estimator, X, *y, **settings)
     if reset:
         set_groups(estimator, X)
     return checked
+
+
+def _check_numbers(y: Any) -> None:
+    """Raise where targets of a regression are texts."""
+    labels = np.ravel(np.asarray(y)) if np.asarray(y).dtype.kind in "OUS" else ()
+    texts = [label for label in labels if isinstance(label, str | bytes)]
+    if texts:
+        raise ValueError(f"y must be numeric, got {str(texts[0])!r}: class names are for SparseClassifier")
 
 
 def _validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
@@ -460,12 +476,14 @@ def _validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
     reset = settings.pop("reset", True)
     if needs_encoder(estimator, X) if reset else hasattr(estimator, "encoder_"):
         return encoded(estimator, X, *y, reset=reset, **settings)
+    if is_frame(X):
+        check_unique(X)
     if not issparse(X):
         check_kinds(X)
     try:
         return validate_data(estimator, X, *y, reset=reset, **_FORMATS, **settings)
-    except ValueError as error:
-        raise name_missing(error, X, X.columns if is_frame(X) else None) from None
+    except (TypeError, ValueError) as error:
+        raise in_words(error, X, X.columns if is_frame(X) else None) from None
 
 
 def _validated_design(
@@ -498,6 +516,18 @@ def set_features(estimator: Any, n_features: int, names: tuple[str, ...] | None)
     estimator.__dict__.pop("feature_names_in_", None)
     if names is not None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
+def classes_of(y: Array) -> tuple[Array, NDArray[np.intp]]:
+    """Return the classes, sorted, and the places of the targets among them; ValueError where there are not two."""
+    kinds = sorted({type(label).__name__ for label in y.ravel()}) if y.dtype == object else []
+    if len(kinds) > 1 and "str" in kinds:
+        raise ValueError(f"y must hold classes of one type, got {', '.join(kinds)}")
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+    return classes, codes
 
 
 def class_weighted(s: Vector, class_weight: Any, classes: Array, codes: NDArray[np.intp]) -> Vector:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
 
 from diht.dask import is_dask
 from diht.estimators.base import (
@@ -18,6 +17,7 @@ from diht.estimators.base import (
     class_factors,
     class_targets,
     class_weighted,
+    classes_of,
     declared,
     validated,
 )
@@ -293,10 +293,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             return fitted
         data = X
         X, y = validated(self, X, y, ensure_all_finite=False)  # the design finds what is not finite
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+        classes, codes = classes_of(y)
         s = class_weighted(normalised_weights(sample_weight, X.shape[0]), self.class_weight, classes, codes)
         same_classes = np.array_equal(getattr(self, "classes_", ()), classes)
         previous = self._previous(X.shape[1]) if same_classes else None

@@ -11,12 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from diht.constraints.groups import constrained, n_choices
+from diht.constraints.base import Cardinality
+from diht.constraints.groups import constrained, indices_of, n_choices
 from diht.design import as_design
-from diht.problem import finite_vector
+from diht.estimators.tabular import check_kinds, check_switches, in_words, needs_encoder
+from diht.problem import finite_vector, positive_number
+from diht.solvers.loop import Limits
 from diht.survival.partial import TIES, Censored, PartialLikelihood
 from diht.survival.scores import baseline_hazard, brier_scores, concordance
 from diht.survival.solve import CoxProblem, solve_cox
+from diht.tables.frame import check_unique, is_frame
 
 __all__ = ["SparseCox"]
 
@@ -142,7 +146,9 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
         SparseCox
         """
         began = perf_counter()
-        X = validate_data(self, X, dtype=np.float64)
+        check_switches(self)
+        Limits.checked(self.tol, None, self.time_limit, None)
+        X = self._validated(X)
         labels, data = censored(len(X), time, event, sample_weight, entry, strata)
         if self.ties not in TIES:
             raise ValueError(f"ties must be one of {list(TIES)}, got {self.ties!r}")
@@ -165,24 +171,35 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
         self.baseline_ = {labels[g]: hazards[g] for g in hazards}
         return self
 
+    def _validated(self, X: Any, reset: bool = True) -> Vector:
+        """Return X as scikit-learn checks it; what is wrong with it names its columns."""
+        if is_frame(X):
+            check_unique(X)
+        check_kinds(X)
+        if reset and needs_encoder(self, X):
+            raise ValueError("X must hold numbers: TableEncoder().fit_transform(X) makes some of texts and categories")
+        try:
+            return np.asarray(validate_data(self, X, reset=reset, dtype=np.float64))
+        except (TypeError, ValueError) as error:
+            raise in_words(error, X, X.columns if is_frame(X) else None) from None
+
     def _problem(self, X: Vector, data: Censored, likelihood: PartialLikelihood) -> tuple[CoxProblem, Vector]:
         """Return the problem of the centred and scaled columns, and the scales."""
-        if not 0.0 < float(self.lam) < inf:
-            raise ValueError(f"lam must be positive and finite, got {self.lam!r}")
+        lam = positive_number("lam", self.lam)
         d = X.shape[1]
         self.center_ = np.average(X, axis=0, weights=data.weight)
         centred = X - self.center_
         scale = np.sqrt(np.average(np.square(centred), axis=0, weights=data.weight)) if self.standardize else np.ones(d)
         scale = np.where(scale > len(X) * np.finfo(np.float64).eps * np.abs(self.center_), scale, 1.0)
         columns = np.ascontiguousarray(centred / scale)
-        keep = None if self.keep is None else np.asarray(self.keep)
-        constraint = constrained(min(self.k, n_choices(d, keep, None)), d, keep)
-        return CoxProblem(likelihood, as_design(columns, 1), columns, constraint, float(self.lam)), scale
+        keep = indices_of("keep", self.keep, getattr(self, "feature_names_in_", None))
+        constraint = constrained(min(Cardinality(self.k).k, n_choices(d, keep, None)), d, keep)
+        return CoxProblem(likelihood, as_design(columns, 1), columns, constraint, lam), scale
 
     def predict(self, X: Any) -> Vector:
         """Return x.w, less its mean over the samples of the fit: the logarithm of the hazard beside that of the baseline."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = self._validated(X, reset=False)
         return np.asarray((X - self.center_) @ self.coef_)
 
     def predict_survival(self, X: Any, times: ArrayLike, strata: ArrayLike | None = None) -> Vector:

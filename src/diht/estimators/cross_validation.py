@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from numbers import Integral
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -20,14 +21,13 @@ from sklearn import config_context
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.parallel import Parallel, delayed
 
 from diht.constraints.groups import constrained
 from diht.dask import is_dask
 from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
-from diht.estimators.base import blas_threads, class_weighted, set_features, validated
+from diht.estimators.base import blas_threads, class_weighted, classes_of, set_features, validated
 from diht.estimators.folds import Grid, Models, Plain, Results, Sums
 from diht.estimators.path import (
     CRITERIA,
@@ -288,6 +288,8 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         rows = np.empty((X.shape[0], 0)) if isinstance(X, Design) else X  # only its length matters
         folds = []
         if self.criterion in _RULES:
+            if isinstance(self.cv, Integral) and self.cv < 2:
+                raise ValueError(f"cv must be at least 2 folds, got {self.cv}")
             folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y))
         samples = _Samples(X, y, weights, known)
         self._fit_given(asked, _Here(self, data, samples, counted(sample_weight, X.shape[0]), folds))
@@ -847,10 +849,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
-        check_classification_targets(y)
-        classes, codes = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(f"y must hold at least two classes, got only one class: {classes.tolist()[0]!r}")
+        classes, codes = classes_of(y)
         s = class_weighted(normalised_weights(weights, len(y)), self.class_weight, classes, codes)
         return dict(self._class_targets(classes, codes)), s, classes
 

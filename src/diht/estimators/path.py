@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 from sklearn.utils import check_array
-from sklearn.utils.multiclass import check_classification_targets
 
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import constrained, n_choices
 from diht.dask import is_dask
 from diht.design import Design, as_design, refuse_dask
-from diht.estimators.base import blas_threads, class_targets, column_scales
+from diht.estimators.base import blas_threads, class_targets, classes_of, column_scales
 from diht.estimators.table_encoder import TableEncoder
 from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
 from diht.estimators.there import class_targets_there, scales_there, stated_there
@@ -602,10 +601,7 @@ def as_targets(y: ArrayLike, loss: Loss) -> tuple[NDArray[Any], Loss, tuple[Any,
     array = np.asarray(y)
     if loss.task != "classification":
         return array, loss, ()
-    check_classification_targets(array)
-    classes, codes = np.unique(array, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got {len(classes)}")
+    classes, codes = classes_of(array)
     _check_coupled(len(classes), loss)
     return *class_targets(len(classes), codes, loss), tuple(classes.tolist())
 

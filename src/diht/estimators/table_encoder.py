@@ -17,7 +17,16 @@ from sklearn.utils.validation import _check_feature_names_in, check_array, check
 
 from diht.tables import Column, Encoding, Frame, kind_of, left_out
 from diht.tables.encoding import BLANK, missing_in_words
-from diht.tables.frame import Values, as_booleans, as_numbers, as_texts, count_missing, is_frame, is_number
+from diht.tables.frame import (
+    Values,
+    as_booleans,
+    as_numbers,
+    as_texts,
+    check_unique,
+    count_missing,
+    is_frame,
+    is_number,
+)
 
 __all__ = ["Encoded", "TableEncoder", "groups_of"]
 
@@ -217,10 +226,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         if not is_frame(X):
             X = validate_data(self, X, dtype=None, ensure_all_finite=False, reset=reset)
             return Frame.of(X)
-        names = list(map(str, X.columns))
-        if len(set(names)) < len(names):
-            twin = next(name for name in names if names.count(name) > 1)
-            raise ValueError(f"X has two columns named {twin!r}: rename one of them")
+        check_unique(X)
         check_array(np.broadcast_to(0.0, X.shape), estimator=self)  # only its shape is looked at
         validate_data(self, X, skip_check_array=True, reset=reset)
         return Frame.of(X)

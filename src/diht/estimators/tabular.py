@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,9 +19,10 @@ from diht.tables.frame import is_frame
 __all__ = [
     "Wanted",
     "check_kinds",
+    "check_switches",
     "encoded",
     "encoded_names",
-    "name_missing",
+    "in_words",
     "needs_encoder",
     "refuse_dates",
     "set_groups",
@@ -122,6 +124,8 @@ def _holds_levels(X: Any, j: int, kind: Any) -> bool:
 def encoded(estimator: Any, X: Any, *y: Any, reset: bool, ensure_all_finite: bool = True, **settings: Any) -> Any:
     """Return a data frame as numbers, and y as scikit-learn checks it; with `reset` the encoder is fitted."""
     if reset:
+        if estimator.encoder is not None and not isinstance(estimator.encoder, TableEncoder):
+            raise ValueError(f"encoder must be a TableEncoder, got {estimator.encoder!r}")
         encoder = TableEncoder() if estimator.encoder is None else clone(estimator.encoder)
         estimator.encoder_ = encoder.fit(X)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -145,16 +149,59 @@ def check_kinds(X: Any) -> None:
         refuse_dates("X", X.dtype)
 
 
+def check_switches(estimator: Any) -> None:
+    """Raise where an argument that is True or False is neither."""
+    for name in ("fit_intercept", "standardize", "exact"):
+        value = getattr(estimator, name, False)
+        if not isinstance(value, bool | np.bool_ | int) or value not in (0, 1):
+            raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
 def refuse_dates(what: str, kind: Any) -> None:
     """Raise where a type is one of dates or times."""
-    if getattr(kind, "kind", "") in "mM":
+    if getattr(kind, "kind", None) in ("m", "M") or str(kind).startswith(
+        ("Date", "Time", "Duration")
+    ):  # polars has no kind
         raise ValueError(f"{what} must hold numbers, got dates or times of type {kind}: {_ADVICE}")
 
 
-def name_missing(error: ValueError, X: Any, names: Any) -> ValueError:
-    """Return an error that names all columns with missing values, where that is what an error is about; else the error."""
-    if "NaN" not in str(error) or names is None:
-        return error
-    counts = np.count_nonzero(np.isnan(np.asarray(X, dtype=np.float64)), axis=0)
+def in_words(error: Exception, X: Any, names: Any) -> Exception:
+    """Return what is wrong with X in one line: with the columns that it is about, where they have names."""
+    text = str(error)
+    if names is not None and ("NaN" in text or "infinity" in text):
+        return _not_finite(error, np.asarray(X, dtype=np.float64), names)
+    if "could not convert" in text or "float() argument" in text or "inhomogeneous" in text:
+        column = _first_text(X) if is_frame(X) else None
+        advice = "" if column else "; a data frame may hold texts" * ("string to float" in text)
+        return type(error)(f"{column or 'X'} must hold numbers: {text}{advice}")
+    if text.startswith("Input X contains"):
+        return ValueError(text.partition("\n")[0])
+    if text.startswith("Expected 2D"):
+        advice = "with array.reshape(-1, 1) for one feature, array.reshape(1, -1) for one sample"
+        return ValueError(f"X must have rows and columns, got shape {np.shape(X)}. Reshape your data {advice}")
+    if text.startswith("Complex data not supported"):
+        return ValueError("X must hold real numbers: Complex data not supported")
+    lengths = re.search(r"inconsistent numbers of samples: .*?(\d+)\D+(\d+)\)?\]", text)
+    if lengths:
+        return ValueError(f"y must have length {lengths[1]} to match X, got length {lengths[2]}")
+    return error
+
+
+def _not_finite(error: Exception, X: Any, names: Any) -> Exception:
+    """Return an error that names all columns with missing values, or with infinite ones."""
+    counts = np.count_nonzero(np.isnan(X), axis=0)
     found = {str(name): int(count) for name, count in zip(names, counts, strict=True) if count}
-    return ValueError(missing_in_words(found, len(X))) if found else error
+    if found:
+        return ValueError(missing_in_words(found, len(X)))
+    infinite = [str(name) for name, bad in zip(names, np.isinf(X).any(axis=0), strict=True) if bad]
+    return ValueError(f"X contains infinity in {', '.join(map(repr, infinite))}") if infinite else error
+
+
+def _first_text(X: Any) -> str | None:
+    """Name the first column of a data frame that does not hold numbers."""
+    for name in X.columns:
+        try:
+            np.asarray(X[name], dtype=np.float64)
+        except (TypeError, ValueError):
+            return f"column {name!r} of X"
+    return None

@@ -10,7 +10,17 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "Levels", "as_booleans", "as_numbers", "as_texts", "count_missing", "is_frame", "is_number"]
+__all__ = [
+    "Frame",
+    "Levels",
+    "as_booleans",
+    "as_numbers",
+    "as_texts",
+    "check_unique",
+    "count_missing",
+    "is_frame",
+    "is_number",
+]
 
 Values: TypeAlias = NDArray[Any]
 
@@ -236,3 +246,11 @@ def count_missing(values: Values) -> int:
     if values.dtype.kind in "mM":
         return int(np.count_nonzero(np.isnat(values)))
     return int(np.count_nonzero(np.isnan(values))) if values.dtype.kind == "f" else 0
+
+
+def check_unique(X: Any) -> None:
+    """Raise where two columns of a data frame have one name."""
+    names = list(map(str, X.columns))
+    if len(set(names)) < len(names):
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"X has two columns named {twin!r}: rename one of them")
