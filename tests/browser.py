@@ -77,7 +77,7 @@ class Browser:
         """Ask for a colour scheme, and wait until the page has been drawn in it."""
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
-        self.evaluate("new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+        self.call("Page.captureScreenshot", clip={"x": 0, "y": 0, "width": 1, "height": 1, "scale": 1})  # draws it
 
     def layout(self):
         """Return what `layout.js` finds: overlapping texts, clipped blocks, broken images, and by how much the page is too wide."""

@@ -419,7 +419,7 @@ def test_stability_of_several_classes_and_of_those_that_choose_k():
         (stability_selection, {"n_resamples": 7}, "n_resamples must be even for complementary pairs, got 7"),
         (debiased, {"sample_weight": np.zeros(120)}, "sample_weight must not be all zero"),
         (debiased, {"X": np.ones((120, 4))}, "X has 4 features"),
-        (debiased, {"y": np.ones(7)}, "inconsistent numbers of samples"),
+        (debiased, {"y": np.ones(7)}, "y must have length 120 to match X, got length 7"),
     ],
 )
 def test_bad_input_is_named(function, bad, message):

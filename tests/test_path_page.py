@@ -36,7 +36,8 @@ PATHS = {
 @pytest.fixture(scope="module", params=PATHS, ids=list(PATHS))
 def page(request, tmp_path_factory):
     make, y = PATHS[request.param]
-    path, file = make(), tmp_path_factory.mktemp(request.param, numbered=False) / "path.html"
+    path, file = make(), tmp_path_factory.mktemp("path") / request.param / "path.html"
+    file.parent.mkdir()
     path.report(file, FRAME if path.feature_names[0] != "x0" else X, y)
     return path, y, file
 

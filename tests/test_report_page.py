@@ -53,7 +53,8 @@ MODELS = {
 def report(request, tmp_path_factory):
     """A model, its data, and its page."""
     fit, data, y = MODELS[request.param]
-    path = tmp_path_factory.mktemp(request.param, numbered=False) / "report.html"
+    path = tmp_path_factory.mktemp("report") / request.param / "report.html"
+    path.parent.mkdir()
     model = fit()
     model.report(path, data, y)
     return model, data, y, path
