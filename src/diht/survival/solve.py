@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.design import Design
+from diht.design.base import UNIT
 from diht.numerics.definite import Definite
 from diht.relaxation.proximal import minimise_quadratic
 from diht.survival.partial import PartialLikelihood
@@ -34,7 +35,6 @@ __all__ = ["CoxFit", "CoxProblem", "solve_cox"]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_U = 2.0**-53  # unit roundoff of float64
 _NEWTON, _HALVINGS, _ARMIJO = 100, 40, 1e-4
 _RELAXED, _ROUNDS = 60, 20  # Newton steps of a relaxation, and working sets
 _WORKING = 60  # features, at least, that a relaxation is solved on before the others are looked at
@@ -91,11 +91,11 @@ class CoxProblem:
             squares, error = constraint.value(g), np.sqrt(constraint.value(off)) * (1.0 + 1e-9)
             sizes = np.abs(at.gradient * u)
             value = at.value - float(np.sum(at.gradient * u)) - squares / (2.0 * self.lam)
-            lost = at.value_error + float(at.gradient_error @ np.abs(u)) + 80.0 * _U * float(sizes.sum())
-            relative = (len(g) + 16.0) * _U
+            lost = at.value_error + float(at.gradient_error @ np.abs(u)) + 80.0 * UNIT * float(sizes.sum())
+            relative = (len(g) + 16.0) * UNIT
             root = np.sqrt(squares) * (1.0 + relative) + error
             lost += (root**2 * (1.0 + relative) - squares) / (2.0 * self.lam)
-            safe = value - lost - 8.0 * _U * (abs(value) + abs(lost) + abs(at.value))
+            safe = value - lost - 8.0 * UNIT * (abs(value) + abs(lost) + abs(at.value))
         return (float(safe) if np.isfinite(safe) else -np.inf), g
 
     def refit(self, support: Indices, w: Vector | None = None) -> CoxFit:
