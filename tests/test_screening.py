@@ -1,6 +1,7 @@
 """What is proved of single features, against brute force over all supports and against exact arithmetic."""
 
 import pickle
+from functools import lru_cache
 from itertools import combinations
 
 import mpmath
@@ -31,6 +32,7 @@ from oracle import (
 NAMES = [loss.name for loss in LOSSES]
 
 
+@lru_cache(maxsize=1)  # asked several times of one problem
 def restricted_optima(problem: Problem) -> tuple[float, np.ndarray, np.ndarray]:
     """The best objective, and for each feature the best without it and with a place for it: every support is tried."""
     d = problem.shape[1]

@@ -182,7 +182,10 @@ def quadratic_target(
     for i in range(q):
         K[i, q] = K[q, i] = work[i]
     K[q, q] = last
-    found = relax(K, np.zeros(q + 1), 0.0, 0.0, state, m, m, 2.0 * lam, 0.0, steepest, p, c, tol, np.inf, MOST_INNER)
+    # For a constant `relax` would be compiled once more.
+    found = relax(
+        K, np.zeros(q + 1), 0.0, 0.0, state, m, m, 2.0 * lam, 0.0, steepest, p, c, tol, np.inf, np.int64(MOST_INNER)
+    )
     return p, 0.5 * found[0]
 
 
