@@ -326,12 +326,13 @@ def estimator_of(saved: SavedModel) -> SparseRegressor | SparseClassifier:
 
     # As an estimator takes it.
     structure: dict[str, Any] = {name: list(value) if value else None for name, value in vars(saved.structure).items()}
+    rule = structure.pop("rule")
     structure["bounds"] = structure.pop("limits") and tuple(side.tolist() for side in saved.structure.bounds or ())
     if saved.encoding is not None:
         structure = _of_table(structure, saved.encoding)
     loss: Any = saved.loss
     estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
-        k=saved.k,
+        k=int(saved.k) if rule is None else saved.structure.own_constraint(saved.k),
         lam=saved.lam,
         loss=loss.name if loss == type(loss)() else loss,
         fit_intercept=saved.fit_intercept,
