@@ -38,6 +38,7 @@ _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 
 _TYPES = """
     estimators.regressor.SparseRegressor estimators.classifier.SparseClassifier
+    estimators.cox.SparseCox estimators.ordinal.SparseOrdinalClassifier survival.partial.Censored
     estimators.cross_validation.SparseRegressorCV estimators.cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
     bounds.duality.Bound bounds.duality.BoundWithoutProof bounds.duality.Screening bounds.shift.ShiftedBound

@@ -20,7 +20,7 @@ from diht.persistence.model import Data, Equation, Figures, Label, SavedModel, S
 from diht.status import Status
 from diht.tables.encoding import KINDS, Column, Encoding
 
-__all__ = ["read_model", "to_json", "write_model"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "checked_content", "checksum", "read_model", "to_json", "write_model"]
 
 FORMAT, FORMAT_VERSION = "diht-model", 3
 
@@ -56,7 +56,7 @@ def to_json(model: SavedModel) -> str:
         "data": asdict(model.data),
         "feature_names": None if model.feature_names is None else list(model.feature_names),
     }
-    content["checksum"] = _checksum(content)
+    content["checksum"] = checksum(content)
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -108,7 +108,7 @@ def _parameters(loss: Loss) -> dict[str, Any]:
     return dict(vars(loss))
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def checksum(content: dict[str, Any]) -> str:
     """Digest of everything else in the file, whatever its layout."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -160,14 +160,7 @@ def write_model(model: SavedModel, path: str) -> None:
 
 
 def _checked(root: Node) -> SavedModel:
-    _check_format(root)
-    top = root.entries(*_KEYS, optional=["checksum"])
-    if "checksum" in top:
-        content = {key: value for key, value in root.value.items() if key != "checksum"}
-        if top["checksum"].text() != _checksum(content):
-            raise root.fail(
-                "damaged: the content does not match its checksum (delete the checksum after editing by hand)"
-            )
+    top = checked_content(root, _KEYS)
     loss = _loss(top["loss"])
     top["task"].one_of([loss.task])
     top["diht_version"].text()
@@ -207,6 +200,19 @@ def _checked(root: Node) -> SavedModel:
     if model.shared:
         _check_size(top["equations"], model.support.tolist(), model)
     return model
+
+
+def checked_content(root: Node, keys: Sequence[str]) -> dict[str, Node]:
+    """Return the entries of a model file, of this format and undamaged."""
+    _check_format(root)
+    top = root.entries(*keys, optional=["checksum"])
+    if "checksum" in top:
+        content = {key: value for key, value in root.value.items() if key != "checksum"}
+        if top["checksum"].text() != checksum(content):
+            raise root.fail(
+                "damaged: the content does not match its checksum (delete the checksum after editing by hand)"
+            )
+    return top
 
 
 def _check_format(root: Node) -> None:
