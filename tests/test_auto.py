@@ -329,22 +329,22 @@ def test_a_budget_ends_by_reads_or_by_time() -> None:
     assert later()
 
 
-def test_a_hopeless_relaxation_of_a_large_problem_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No bound of the relaxation exceeds its optimum: where that is a small part of the objective, a large X is read no more."""
+def test_a_hopeless_relaxation_is_left_where_no_tree_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bound of the relaxation exceeds its optimum: where that is little, only a tree gains by more steps."""
     steps, advance = [], RelaxationRun.advance
     monkeypatch.setattr(RelaxationRun, "advance", lambda run: steps.append(run.problem) or advance(run))
     problem = drawn(Logistic(), 80, 160, 8, 0.9, 2.0, 1e-3, 0)
 
-    def steps_of(small: bool, hopeless: float) -> int:
-        monkeypatch.setattr(Profile, "is_small", property(lambda profile: small))
+    def steps_of(branchable: bool, hopeless: float) -> int:
+        monkeypatch.setattr(Profile, "is_branchable", lambda *_: branchable)
         monkeypatch.setattr(relaxation_run, "_HOPELESS", hopeless)
         steps.clear()
         result = solve(problem)
         assert 0.0 <= result.lower_bound <= result.objective
         return sum(one is problem for one in steps)
 
-    assert steps_of(small=True, hopeless=1.0) == steps_of(small=False, hopeless=0.0) > 1
-    assert steps_of(small=False, hopeless=1.0) == 1
+    assert steps_of(branchable=True, hopeless=1.0) == steps_of(branchable=False, hopeless=0.0) > 1
+    assert steps_of(branchable=False, hopeless=1.0) == 1
 
 
 @pytest.mark.parametrize("n", [399, 400, 401, 599, 601, 799, 800, 1300])

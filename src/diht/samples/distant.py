@@ -48,10 +48,7 @@ class Distant(Samples):
         known = loss.intercept(lambda f: self.each(f, u))
         if known is not None:
             return known, None
-        if loss.differentiable:
-            return self._by_newton(loss, u, start)
-        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
-        return self._by_batches(loss, u, start, _ROUNDED * size), None
+        return self._by_newton(loss, u, start) if loss.differentiable else (self._by_jumps(loss, u, start), None)
 
     def _by_newton(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
         """Newton's method; its last step is not looked at where the squares of those before promise that it is the last."""
@@ -68,6 +65,11 @@ class Distant(Samples):
             if loss.is_quadratic or (loss.smoothness >= 2 and ratio**2 * abs(slope) <= _CLOSE * size):
                 return b + step, value + 0.5 * slope * step
             b, least = b + step, abs(slope)
+
+    def _by_jumps(self, loss: Loss, u: Rows, start: float) -> float:
+        """Search for it where l' jumps."""
+        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
+        return self._by_batches(loss, u, start, _ROUNDED * size)
 
     def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
         return root_in_batches(lambda points: sum(self.asked(_slopes_at, loss, u, points)), start, noise)
