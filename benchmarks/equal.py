@@ -1,6 +1,6 @@
 """Do rows on disk and on a cluster give the answers of rows in memory? 260 small problems of all losses, and imdb.
 
-    python benchmarks/equal.py [--first 0] [--count 260] [--where disk dask] [--imdb]
+    python benchmarks/equal.py [--first 0] [--count 260] [--where disk dask] [--threads] [--imdb]
 
 The problems are those of pins.py, and 60 more of further losses. On disk they are in 1, 3 and 17 blocks, on Dask in 5 blocks on two
 workers. Prints each objective or lower bound that differs by more than 1e-8 of the objective, and the largest differences.
@@ -104,11 +104,12 @@ def imdb(where: list[str]) -> Iterator[tuple[str, Pin, Pin]]:
         yield "imdb, dask", *pair
 
 
-def cluster() -> Any:
+def cluster(processes: bool) -> Any:
     """Return a client of two workers."""
     from distributed import Client, LocalCluster
 
-    return Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    return Client(LocalCluster(processes=processes, **settings))
 
 
 def shown(numbers: range) -> Iterator[int]:
@@ -125,13 +126,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=ALL)
     parser.add_argument("--where", nargs="+", choices=["disk", "dask"], default=["disk", "dask"])
+    parser.add_argument("--threads", action="store_true", help="Dask's workers are threads")
     parser.add_argument("--imdb", action="store_true", help="imdb alone")
     arguments = parser.parse_args()
     numbers = range(arguments.first, min(arguments.first + arguments.count, ALL))
     ways = [{"disk": disk, "dask": dask}[where] for where in arguments.where]
     each = (pair for number in shown(numbers) for way in ways for pair in way(number))
     apart, largest = 0, {"objective": 0.0, "bound": 0.0}
-    with cluster() if "dask" in arguments.where else nullcontext():
+    with cluster(not arguments.threads) if "dask" in arguments.where else nullcontext():
         for name, here, there in imdb(arguments.where) if arguments.imdb else each:
             size = abs(here["objective"])
             for figure in largest:

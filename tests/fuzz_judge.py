@@ -106,7 +106,7 @@ class Answer:
     problem: Any = None
 
 
-def _loss(case: Case) -> Loss:
+def loss_of(case: Case) -> Loss:
     known = ALL_LOSSES[case.loss]
     return known() if case.parameter is None else known(case.parameter)
 
@@ -116,7 +116,7 @@ def _problem(case: Case, k: int) -> Problem:
     return Problem(
         case.stored,
         case.y,
-        _loss(case),
+        loss_of(case),
         constraint,
         case.lam,
         case.weights,
@@ -147,7 +147,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
     estimator = (SparseRegressor if case.loss in REGRESSION else SparseClassifier)(
         k=case.k,
         lam=case.lam,
-        loss=_loss(case),
+        loss=loss_of(case),
         solver=_solver(call.solver),
         exact=call.exact,
         fit_intercept=case.fit_intercept,
@@ -192,7 +192,7 @@ def _path(case: Case, call: Call) -> list[Answer]:
         case.y if case.codes is None else case.codes,
         ks=_ks(case),
         lams=case.lam,
-        loss=_loss(case),
+        loss=loss_of(case),
         sample_weight=case.weights,
         fit_intercept=case.fit_intercept,
         standardize=case.standardize,
@@ -507,7 +507,7 @@ def program(case: Case, call: Call) -> Iterator[str]:
         yield f"{name} = {data}"
     convert = {"C": "np.ascontiguousarray", "F": "np.asfortranarray", "CSR": "sp.csr_array", "CSC": "sp.csc_array"}
     yield f"X = {convert[case.storage]}(X)"
-    loss = repr(_loss(case))
+    loss = repr(loss_of(case))
     structure = f"keep={case.keep}, groups={case.groups}, sign={case.sign}"
     common = f"fit_intercept={case.fit_intercept}, standardize={case.standardize}, tol={call.tol!r}, {structure}"
     solver = call.solver if call.solver.endswith("()") else repr(call.solver)
