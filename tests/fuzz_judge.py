@@ -7,9 +7,9 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, spa
 from diht.constraints.groups import constrained
 from diht.losses import ALL_LOSSES, Loss
 from diht.solvers import SDIHT, SVRGHT, Auto
-from fuzz_cases import LOG_LINK, REGRESSION, Call, Case
+from fuzz_cases import LOG_LINK, REGRESSION, Call, Case, draw
 from fuzz_oracle import DIGITS, Oracle
 
 WRONG, OFF = Decimal("1e-6"), Decimal("1e-9")  # relative errors of an objective
@@ -104,6 +104,16 @@ class Answer:
     certificate: Any
     status: str | None = None
     problem: Any = None
+
+
+def assert_true_bounds(seeds: Iterable[int], stated: Callable[[Case, Any], Problem]) -> None:
+    """Compare bounds with the best of all models: `stated` makes a problem of a case and its constraint, rows elsewhere."""
+    for seed in seeds:
+        case = replace(draw(seed), offset=None)
+        if case.n_targets == 1:
+            constraint = constrained(case.k, case.n_features, keep=case.keep, groups=case.groups, sign=case.sign)
+            result = solve(stated(case, constraint), "auto" if seed % 2 else "relaxed", max_iter=30)
+            assert result.lower_bound <= Oracle(case).best, case
 
 
 def loss_of(case: Case) -> Loss:
