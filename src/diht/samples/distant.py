@@ -13,7 +13,7 @@ from diht.losses import Loss
 from diht.samples.base import Rows, Samples, added
 from diht.samples.intercept import root_in_batches
 
-__all__ = ["Distant"]
+__all__ = ["Distant", "slopes_at"]
 
 Vector = NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class Distant(Samples):
         return self._by_batches(loss, u, start, _ROUNDED * size)
 
     def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
-        return root_in_batches(lambda points: sum(self.asked(_slopes_at, loss, u, points)), start, noise)
+        return root_in_batches(lambda points: sum(self.asked(slopes_at, loss, u, points)), start, noise)
 
     def balanced(self, loss: Loss, alpha: Rows) -> Rows:
         """Project on F and ``sum_i s_i alpha_i = 0``, in a round trip for each of Newton's steps."""
@@ -104,7 +104,8 @@ def _around(samples: Samples, loss: Loss, u: Vector, b: float) -> tuple[float, .
     return s @ a, s @ np.abs(a), s @ loss.second_derivative(u, y), s @ loss.value(u, y)
 
 
-def _slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
+def slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    """Return the slopes of the loss at some intercepts."""
     return np.stack([samples.s @ loss.derivative(u + b, samples.y) for b in points.tolist()])
 
 

@@ -22,7 +22,7 @@ from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
-from diht.samples.distant import Distant
+from diht.samples.distant import Distant, slopes_at
 from diht.samples.intercept import Jumps, root_of_jumps
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
@@ -41,6 +41,7 @@ Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _MOST_KINKS = 1_000  # samples at kinks whose rows travel
+_NEAR = 2.0**-52 * np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])  # steps to the sides of a jump
 _MANY_JUMPS = 1_000  # of the slope in the intercept that travel
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
@@ -558,7 +559,10 @@ class RemoteSamples(Distant):
         return self._ask(f, loss, rows.value, at)
 
     def _by_jumps(self, loss: Loss, u: Rows, start: float) -> float:
-        """Search for the intercept; where l' is constant but for a jump, among the jumps themselves."""
+        """Search for the intercept; where l' is constant but for a jump, among the jumps themselves.
+
+        Of the two sides of the jump at the root that with the smaller slope is taken, as in memory.
+        """
         if loss.pieces is None:
             return super()._by_jumps(loss, u, start)
 
@@ -568,7 +572,9 @@ class RemoteSamples(Distant):
             known = None if any(part is None for part in jumps) else np.concatenate(jumps, axis=1)
             return Jumps(_added([part.slopes for part in parts]), added(part.size for part in parts), known)
 
-        return root_of_jumps(slopes, start)
+        root = root_of_jumps(slopes, start)
+        near = root + _NEAR * max(1.0, abs(root))
+        return float(near[np.argmin(np.abs(sum(self.asked(slopes_at, loss, u, near))))])
 
     # Newton's method on few features
 
