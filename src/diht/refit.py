@@ -62,7 +62,7 @@ _HALVINGS = tuple(
 )  # on a flat part of the loss a step may be too long by its curvature over lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
-_TAUS = tuple(0.1**i for i in range(2, 15))  # barriers of a loss with kinks, in the same units
+_TAUS = tuple(0.1**i for i in range(3, 15))  # barriers of a loss with kinks, in the same units
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
 _ROUGH = 1e-3  # relative gap of a model of some of the samples, from which all are fitted
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
@@ -400,13 +400,12 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
 def _in_few_looks(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Do so in few round trips where rows are in other processes; where that ends short of the optimum, as ever from there."""
     problem, part, loss = objective.problem, objective.part, objective.loss
-    design = part.design
-    dense = part if design.gram_cost() <= 0.5 * design.dense_gram_cost() else part.formed()
+    dense = part.formed_if_shorter()
     given = problem.lam, problem.fit_intercept, (x, float(b)), rtol
     if loss.differentiable:
         seen, done = newton_minimum(dense, loss, *given)
     else:
-        seen, done = smoothed_minimum(dense, loss, _smooth(loss, part.target_size), *given)
+        seen, done = smoothed_minimum(dense, loss, _smooth(loss, problem.samples.target_size), *given)
     if not done:
         return (_newton if loss.differentiable else _smoothed)(objective, seen.x, seen.b, rtol)
     return Fit(problem.shape[1], objective.support, seen.x, seen.b, seen.objective, part.margins(seen.x, seen.b))
