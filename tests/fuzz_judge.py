@@ -168,6 +168,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
         keep=case.keep,
         groups=case.groups,
         sign=case.sign,
+        device=case.device,
     )
     offset = {} if case.offset is None else {"offset": case.offset}
     X = case.stored
@@ -176,7 +177,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
     predicted = np.asarray(estimator.predict(X, **offset))
     assert predicted.shape == y.shape
     assert np.all(np.isfinite(predicted)), "predictions that are no numbers"
-    problem = None if case.standardize else _problem(case, case.k)
+    problem = None if case.standardize or case.device is not None else _problem(case, case.k)
     result = estimator.result_
     return [
         Answer(
@@ -212,6 +213,7 @@ def _path(case: Case, call: Call) -> list[Answer]:
         groups=case.groups,
         sign=case.sign,
         offset=case.offset,
+        device=case.device,
     )
     return [
         Answer(p.k, p.coef, p.intercept, True, p.objective, p.certificate, str(p.result.status)) for p in path.points

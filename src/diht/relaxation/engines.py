@@ -172,14 +172,14 @@ class NewtonEngine(Engine):
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
 
-    def begin(self, w: Vector, b: Intercept) -> None:
+    def begin(self, w: Vector, b: Intercept, strength: float = _SMOOTHING) -> None:
         """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
         self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
         self.m, inside, outside = self.constraint.free(len(w))
         self.state = np.zeros(len(w), dtype=np.int8)
         self.state[inside], self.state[outside] = 1, -1
         self.size = self.samples.target_size
-        self.smooth(_SMOOTHING)
+        self.smooth(strength)
         w = w.copy()
         w[outside] = 0.0
         if self.m <= 0:
