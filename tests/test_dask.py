@@ -132,8 +132,8 @@ def test_every_loss_agrees_with_memory(name, sparse):
     """Dense with an intercept, sparse without; benchmarks/equal.py has 200 problems."""
     loss = LOSSES[name]()
     X, y, s = problem_data(loss, n=60, d=5, sparse=sparse)
-    here = solve(Problem(X, y, loss, 2, 0.1, s, not sparse))
-    there = solve(Problem.of_samples(remote(X, y, s), loss, 2, 0.1, not sparse))
+    here = solve(Problem(X, y, loss, 2, 0.1, s, not sparse), tol=1e-10)
+    there = solve(Problem.of_samples(remote(X, y, s), loss, 2, 0.1, not sparse), tol=1e-10)
     assert there.support.tolist() == here.support.tolist()
     assert abs(there.objective - here.objective) <= 1e-8 * abs(here.objective)
     assert abs(there.lower_bound - here.lower_bound) <= 1e-8 * abs(here.objective)
