@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.design import Design
+from diht.design.base import UNIT
 from diht.joint.likelihood import Likelihood
 from diht.numerics.definite import Definite
 from diht.relaxation.proximal import minimise_quadratic
@@ -33,7 +34,6 @@ __all__ = ["JointFit", "JointProblem", "Solved", "joint_models", "solve_joint", 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_U = 2.0**-53  # unit roundoff of float64
 _NEWTON, _HALVINGS, _ARMIJO = 100, 40, 1e-4
 _LAST = 1e-15  # of the objective: a step that promises less is the last
 _RELAXED, _ROUNDS = 60, 20  # Newton steps of a relaxation, and working sets
@@ -89,10 +89,10 @@ class JointProblem:
             moved = float(np.linalg.norm(at.gradient_error)) * (1.0 + 1e-9) + 1e-300
             off = 2.0 * self.design.rmatvec_error(norm) + moved * self.design.column_norms() * (1.0 + 1e-9)
             squares, error = constraint.value(g), np.sqrt(constraint.value(off)) * (1.0 + 1e-9)
-            relative = (len(g) + 16.0) * _U
+            relative = (len(g) + 16.0) * UNIT
             root = np.sqrt(squares) * (1.0 + relative) + error
             most = root**2 * (1.0 + relative) / (2.0 * self.lam)
-            safe = at.constant - most - 8.0 * _U * (abs(at.constant) + most)
+            safe = at.constant - most - 8.0 * UNIT * (abs(at.constant) + most)
         return (float(safe) if np.isfinite(safe) else -np.inf), g
 
     def refit(self, support: Indices, w: Vector | None = None) -> JointFit:
