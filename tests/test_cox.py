@@ -241,3 +241,13 @@ def test_extreme_data_and_bad_input() -> None:
         SparseCox(k=0).fit(X, time, event)
     with pytest.raises(ValueError, match="strata must be given where"):
         SparseCox(k=1).fit(X, time, event).predict_survival(X, [1.0], np.ones(30))
+
+
+@both
+def test_coefficients_are_exact_and_not_the_objective_alone(ties: str) -> None:
+    """The slope of the objective on the support, from the definitions, is that of rounding: a fit once ended at 1e-9."""
+    X, given = data(1, n=120)
+    model = SparseCox(k=3, lam=1e-3, standardize=False, ties=ties).fit(X, **given)
+    _, slope = plain(given, ties, X @ model.coef_)
+    left = X.T @ slope + 1e-3 * model.coef_
+    assert float(np.abs(left[model.support_]).max()) <= 1e-14

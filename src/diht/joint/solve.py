@@ -35,6 +35,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _NEWTON, _HALVINGS, _ARMIJO = 100, 40, 1e-4
+_LAST = 1e-15  # of the objective: a step that promises less is the last
 _RELAXED, _ROUNDS = 60, 20  # Newton steps of a relaxation, and working sets
 _WORKING = 60  # features, at least, that a relaxation is solved on before the others are looked at
 _TRIED = 8  # features that are fitted in the place of each that leaves
@@ -105,9 +106,14 @@ class JointProblem:
             g = X.T @ self.likelihood.linear(level).gradient + self.lam * x
             step = -Definite(self.likelihood.hessian(level, X) + self.lam * np.eye(len(x))).solve(g)
             fall = -float(g @ step)
-            if not fall > 1e-15 * max(abs(value), 1e-3):
-                break
             change = X @ step
+            if not fall > _LAST * max(
+                abs(value), 1e-3
+            ):  # the objective is exact, the coefficients to the root of that: one more
+                new = self._value(u + change, x + step)
+                if new <= value + _LAST * abs(value):
+                    x, value = x + step, new
+                break
             size = min(1.0, _LARGEST / max(float(np.abs(change).max()), 1e-300))
             for _ in range(_HALVINGS):
                 new = self._value(u + size * change, x + size * step)
