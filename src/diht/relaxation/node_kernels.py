@@ -98,7 +98,7 @@ def largest(values: Array, m: Integer) -> float:
 
 
 @jit_inlined
-def gather(state: Array, order: Array) -> tuple[int, int]:
+def gather(state: Array, order: Array) -> tuple[Integer, Integer]:
     """Write the features inside, then the free ones, to `order`; return how many there are of each."""
     inside = free = np.int64(0)  # of a type: for a literal 0 all that takes it would be compiled as well
     for j in range(state.size):
