@@ -97,10 +97,10 @@ def largest(values: Array, m: Integer) -> float:
     return mth_largest(values, m)
 
 
-@jit_inlined
-def gather(state: Array, order: Array) -> tuple[Integer, Integer]:
+@jit  # inlined, its counts would begin as constants, for which numba compiles what takes them once more
+def gather(state: Array, order: Array) -> tuple[int, int]:
     """Write the features inside, then the free ones, to `order`; return how many there are of each."""
-    inside = free = np.int64(0)  # of a type: for a literal 0 all that takes it would be compiled as well
+    inside = free = 0
     for j in range(state.size):
         if state[j] > 0:
             order[inside] = j
