@@ -26,6 +26,7 @@ from diht import (
 )
 from diht.estimators.inference import Stability
 from diht.losses import LOSSES
+from diht.solvers.auto.stages import Branching
 from oracle import some_weights
 
 
@@ -275,6 +276,14 @@ def test_seeds_and_threads(reselect):
     assert_allclose(one.samples, two.samples, rtol=1e-5, atol=1e-7)
     other = bootstrap(model, X, y, **arguments | {"random_state": 4})
     assert other.samples.shape != one.samples.shape or not np.allclose(other.samples, one.samples)
+
+
+def test_resamples_are_not_branched_on(monkeypatch):
+    X, y = regression(n=60)
+    model = SparseRegressor(k=2, lam=0.5).fit(X, y)
+    monkeypatch.setattr(Branching, "run", lambda stage, state: pytest.fail("a search tree"))
+    bootstrap(model, X, y, n_resamples=3, reselect=True, random_state=0)
+    assert stability_selection(model, X, y, n_resamples=4, random_state=0).n_selected == 2.0
 
 
 def test_selection_anew_shows_what_is_a_matter_of_chance():
