@@ -628,7 +628,20 @@ def frame(**others):
             lambda: SparseRegressor(k=5).fit(frame(), Y).predict(frame(x1="u")),
             "column 'x1' of X must hold numbers: could not convert string to float: 'u'",
         ),
-        (lambda: SparseRegressor(k=5).fit(X, Y).predict(X * np.nan), "Input X contains NaN."),
+        (
+            lambda: SparseRegressor(k=5).fit(X, Y).predict(np.where(np.arange(X.shape[1]) == 1, np.nan, X)),
+            f"X contains NaN in column 1 ({len(X)} of {len(X)}): impute these values or drop the columns",
+        ),
+        (
+            lambda: diht.sparse_path(np.where(np.arange(X.shape[1]) == 1, np.nan, X), Y, ks=[1]),
+            f"X contains NaN in column 1 ({len(X)} of {len(X)}): impute these values or drop the columns",
+        ),
+        (lambda: SparseRegressor(k=5, lam="0.1").fit(X, Y), "lam must be positive and finite, got '0.1'"),
+        (lambda: SparseRegressor().fit(frame()[[]], Y), "X must have at least one column, got none"),
+        (
+            lambda: diht.solve(X),
+            "problem must be a Problem, such as Problem(X, y, k=5, lam=0.1), got ndarray",
+        ),
         (lambda: diht.SparseCox(k="a").fit(X, abs(Y), Y > 0), "k must be a whole number, got 'a'"),
         (lambda: diht.SparseCox(lam=None).fit(X, abs(Y), Y > 0), "lam must be a positive number, got None"),
         (lambda: diht.SparseCox(time_limit=-1).fit(X, abs(Y), Y > 0), "time_limit must be positive, got -1"),

@@ -791,9 +791,9 @@ def test_bad_weights(make, weights, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda X, y: (_with(X, np.nan), y), "X contains NaN"),
+        (lambda X, y: (_with(X, np.nan), y), " and 3 more: impute these values or drop the columns"),
         (lambda X, y: (_with(X, np.inf), y), "X contains infinity"),
-        (lambda X, y: (sp.csr_array(_with(X, np.nan)), y), "X contains NaN"),
+        (lambda X, y: (sp.csr_array(_with(X, np.nan)), y), "X contains NaN in columns 0 (1 of 60), 1 (1 of 60), "),
         (lambda X, y: (X.astype(complex), y), "Complex data not supported"),
         (lambda X, y: (np.full(X.shape, "text"), y), "could not convert string to float"),
         (lambda X, y: (np.full(X.shape, {}, dtype=object), y), "must be a string or a real number, not 'dict'"),

@@ -479,7 +479,7 @@ def _levelled_there(samples: Samples) -> tuple[Samples, float]:
 def positive_number(name: str, value: Any) -> float:
     """Return `value` as a float; ValueError, naming the argument, where it is not positive and finite."""
     try:
-        number = float(value)
+        number = np.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a positive number, got {value!r}") from None
     if not np.isfinite(number) or number <= 0:

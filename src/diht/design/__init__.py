@@ -41,6 +41,7 @@ __all__ = [
     "affine",
     "as_design",
     "effective_n_threads",
+    "not_finite",
     "refuse_dask",
     "row_blocks",
     "spectral_bound",
@@ -121,6 +122,9 @@ def row_blocks(blocks: Sequence[Any], n_threads: int | None = None) -> Design:
     return RowBlocks([design.stored for design in designs], threads)
 
 
+_NAMED = 5  # columns that a message names, at most
+
+
 def _check_shape(shape: tuple[int, ...]) -> None:
     if len(shape) != 2:
         raise ValueError(f"X must have two dimensions, got {len(shape)}")
@@ -146,18 +150,31 @@ def _dense(X: Any, n_threads: int) -> DenseDesign:
         X = X.astype(dtype)
     design = DenseDesign(X, n_threads)
     for start in design._row_chunks():
-        _check_values(design._X[start : start + design._chunk_rows()])
+        _check_values(design._X[start : start + design._chunk_rows()], X)
     return design
 
 
-def _check_values(values: NDArray[Any]) -> None:
-    """Raise a ValueError unless all values are finite, and small enough for their squares to be."""
+def _check_values(values: NDArray[Any], X: Any) -> None:
+    """Raise a ValueError, which names columns of X, unless all values are finite, and small enough for their squares to be."""
     largest = max(float(values.max()), -float(values.min()))
     if largest <= LARGEST:  # not so for NaN
         return
     if np.isfinite(largest):
         raise ValueError(f"X must not hold numbers beyond {LARGEST:g} in size, got {largest:g}")
-    raise ValueError(f"X contains {'NaN' if np.isnan(values).any() else 'infinity'}")
+    raise ValueError(not_finite(X))
+
+
+def not_finite(X: Any) -> str:
+    """Say which columns of a matrix, dense or sparse, contain NaN, or else infinity, and how often."""
+    entries, places = (X, None) if isinstance(X, np.ndarray) else (X.data, X.tocoo().coords[1])
+    wrong, kind = (np.isnan, "NaN") if np.isnan(entries).any() else (np.isinf, "infinity")
+    bad = wrong(X if places is None else X.tocoo().data)
+    counts = bad.sum(axis=0) if places is None else np.bincount(places[bad], minlength=X.shape[1])
+    columns = np.flatnonzero(counts)
+    each = ", ".join(f"{j} ({counts[j]:,} of {X.shape[0]:,})" for j in columns[:_NAMED])
+    more = f" and {len(columns) - _NAMED:,} more" if len(columns) > _NAMED else ""
+    advice = ": impute these values or drop the columns" if kind == "NaN" else ""
+    return f"X contains {kind} in {'columns' if len(columns) > 1 else 'column'} {each}{more}{advice}"
 
 
 def _sparse(X: Any, n_threads: int) -> SparseDesign:
@@ -176,7 +193,7 @@ def _sparse(X: Any, n_threads: int) -> SparseDesign:
     if not valid:
         raise ValueError("X is not a valid sparse matrix: an index is out of range")
     if not usable:
-        _check_values(X.data)
+        _check_values(X.data, X)
     if not ordered and kernels.csr_has_duplicates(arrays.indices, arrays.indptr, minor):
         X = X.copy()
         X.sum_duplicates()

@@ -18,7 +18,7 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, check_X_y, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, column_or_1d, validate_data
 from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
@@ -32,6 +32,7 @@ from diht.estimators.tabular import (
     Wanted,
     check_kinds,
     check_switches,
+    checked_array,
     encoded,
     encoded_names,
     in_words,
@@ -395,7 +396,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         used = names[self.support_]
         if left != list(X.columns) or not present.issuperset(used) or not len(used):
             return None
-        return np.asarray(check_array(X[list(used)], dtype=_FORMATS["dtype"], input_name="X"))
+        return np.asarray(checked_array(X[list(used)]))
 
     @property
     def coef_names_(self) -> NDArray[Any]:

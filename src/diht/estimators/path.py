@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
-from sklearn.utils import check_array
 
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import constrained, limited, n_choices
@@ -20,7 +19,15 @@ from diht.dask import is_dask
 from diht.design import Design, as_design, refuse_dask
 from diht.estimators.base import blas_threads, class_targets, classes_of, column_scales
 from diht.estimators.table_encoder import TableEncoder
-from diht.estimators.tabular import encoded, encoded_names, needs_encoder, refuse_with, set_groups, wanted_of
+from diht.estimators.tabular import (
+    checked_array,
+    encoded,
+    encoded_names,
+    needs_encoder,
+    refuse_with,
+    set_groups,
+    wanted_of,
+)
 from diht.estimators.there import class_targets_there, scales_there, stated_there
 from diht.gpu import is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
@@ -296,7 +303,7 @@ class Path(Sequence[PathPoint]):
         if X is not None:
             if self.encoding is not None:
                 X = self.encoding.encode(X)
-            rows = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+            rows = checked_array(X)
             tested = Known(rows, np.asarray(self.loss.columns_of(np.asarray(y)))).checked(self)
         write_path_page(self, os.fspath(path), tested)
 
@@ -504,7 +511,7 @@ class _Here:
             X = encoded(given, X, reset=True)
             self.names = encoded_names(given, X.shape[1])
         elif not isinstance(X, Design):
-            X = check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+            X = checked_array(X)
         set_seen(given, data, self.names)
         n, self.n_features = X.shape
         self._y, self.loss, self.classes = as_targets(y, loss)

@@ -152,7 +152,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
 
     The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
     a nonzero coefficient, so that it can be a step of a pipeline as it is. scikit-learn's `SelectFromModel` keeps coefficients of
-    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero.
+    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero. On
+    a data frame with texts `coef_` has more entries than X has columns: `SelectFromModel` needs
+    ``importance_getter=lambda model: model.get_support()`` and ``threshold=0.5`` there.
 
     Ctrl-C ends a fit in the main thread with the best model found so far and a warning; a second one interrupts.
 

@@ -17,12 +17,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
-from sklearn.utils.validation import check_array
 
 from diht.bounds.certificate import certificate_of
 from diht.estimators.classifier import SparseClassifier
 from diht.estimators.equations import Data, FittedEquation, equations_of
-from diht.estimators.tabular import encoded_names
+from diht.estimators.tabular import checked_array, encoded_names
 from diht.losses import Loss
 from diht.result import relative
 
@@ -123,7 +122,7 @@ class Scorecard:
 
     def total(self, X: Any) -> Vector:
         """Return the sum of the points of every sample."""
-        X = check_array(X, accept_sparse="csr", dtype=np.float64)
+        X = checked_array(X)
         if X.shape[1] != len(self.feature_names):
             raise ValueError(f"X has {X.shape[1]} features, the card was made for {len(self.feature_names)}")
         columns = X[:, self.features]

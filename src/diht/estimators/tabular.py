@@ -6,11 +6,14 @@ import re
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import clone
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_X_y
 
 from diht.constraints.groups import bounds_of, features_given, indices_of, signs_of
 from diht.constraints.limits import sides_of
+from diht.design import not_finite
 from diht.estimators.table_encoder import TableEncoder, groups_of
 from diht.tables import Frame
 from diht.tables.encoding import missing_in_words
@@ -20,6 +23,7 @@ __all__ = [
     "Wanted",
     "check_kinds",
     "check_switches",
+    "checked_array",
     "encoded",
     "encoded_names",
     "in_words",
@@ -172,6 +176,14 @@ def refuse_dates(what: str, kind: Any) -> None:
         raise ValueError(f"{what} must hold numbers, got dates or times of type {kind}: {_ADVICE}")
 
 
+def checked_array(X: Any) -> Any:
+    """Return X as scikit-learn checks it, by itself; what is wrong with it is said in one line."""
+    try:
+        return check_array(X, accept_sparse=("csr", "csc"), dtype=(np.float64, np.float32), input_name="X")
+    except (TypeError, ValueError) as error:
+        raise in_words(error, X, X.columns if is_frame(X) else None) from None
+
+
 def in_words(error: Exception, X: Any, names: Any) -> Exception:
     """Return what is wrong with X in one line: with the columns that it is about, where they have names."""
     text = str(error)
@@ -182,7 +194,11 @@ def in_words(error: Exception, X: Any, names: Any) -> Exception:
         advice = "" if column else "; a data frame may hold texts" * ("string to float" in text)
         return type(error)(f"{column or 'X'} must hold numbers: {text}{advice}")
     if text.startswith("Input X contains"):
-        return ValueError(text.partition("\n")[0])
+        values = X if issparse(X) else np.asarray(X, dtype=np.float64)
+        finite = np.all(np.isfinite(values.data if issparse(X) else values))  # too large for float32, perhaps
+        return ValueError(text.partition("\n")[0] if finite else not_finite(values))
+    if is_frame(X) and len(X.columns) == 0:
+        return ValueError("X must have at least one column, got none")
     if text.startswith("Expected 2D"):
         advice = "with array.reshape(-1, 1) for one feature, array.reshape(1, -1) for one sample"
         return ValueError(f"X must have rows and columns, got shape {np.shape(X)}. Reshape your data {advice}")

@@ -57,6 +57,8 @@ dt{color:var(--faint);font-size:.8rem;margin-top:4px}dd{margin:0}
 .summary td,.summary th{text-align:left;white-space:normal;vertical-align:top;padding:5px 10px 5px 0}
 .summary th{padding-top:14px}.summary td:last-child{text-align:right;padding-right:0}
 .summary .badge{white-space:nowrap}.summary div+div{margin-top:6px}
+@media (max-width:700px){.summary td{display:block}.summary td:last-child{text-align:left;padding-top:0}
+.summary td+td div{display:inline-block;margin:0 6px 6px 0}}
 .why{margin:4px 0 0;font-size:.88rem;color:var(--faint)}
 .found{padding-left:1.2em;font-size:1.05rem}.found li+li{margin-top:8px}
 @media (min-width:1000px){.wide .charts,.wide .claims{grid-template-columns:repeat(2,minmax(0,1fr))}

@@ -193,7 +193,7 @@ def newton_step(
     """Write what leads from p to the minimiser of F over its pattern to x; False where there is no such step."""
     n = x.size
     active = np.empty(n, dtype=np.int64)
-    size, whole, middle = 0, 0, 0.0
+    size, whole, middle = np.int64(0), 0, 0.0  # a literal 0 would have `factorise` compiled for it as well
     for j in range(n):
         if pattern[j] != NONE:
             active[size] = j

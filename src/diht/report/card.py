@@ -22,6 +22,9 @@ _CSS = """
 .points td{padding-top:7px;padding-bottom:7px}.points .box{display:inline-block;width:56px;height:26px;border:1px solid var(--ink);
 border-radius:4px;vertical-align:middle}
 .sum td{border-bottom:none;font-weight:700}
+@media (max-width:480px){.points td,.points th{white-space:normal;padding-left:6px;padding-right:0}
+.points td:first-child,.points th:first-child{padding-left:0}
+.points .box{width:40px}}
 """
 
 

@@ -93,6 +93,10 @@ def solve(
     Result
         The best model and the best bound found, each kept apart from the other.
     """
+    if not isinstance(problem, Problem):
+        raise ValueError(
+            f"problem must be a Problem, such as Problem(X, y, k=5, lam=0.1), got {type(problem).__name__}"
+        )
     method = as_solver(solver)
     limits = Limits.checked(tol, max_iter, time_limit, evaluate_every)
     if problem.n_targets > 1 and not method.takes_targets:
