@@ -39,7 +39,7 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
-from diht.gpu import is_array_of_others, is_on_device, on_host
+from diht.gpu import array_like, is_array_of_others, is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
@@ -341,7 +341,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         results = known if isinstance(known, list) else [known]
         if not results or results[0].alpha is None:
             raise AttributeError(WITHOUT_PROOF)
-        return np.stack([result.alpha for result in results]) if len(results) > 1 else np.asarray(results[0].alpha)
+        dual = np.stack([result.alpha for result in results]) if len(results) > 1 else np.asarray(results[0].alpha)
+        return array_like(dual, self.coef_) if is_array_of_others(self.coef_) else dual
 
     def _previous(self, n_features: int) -> list[Result] | None:
         """Return the results of the last fit for a warm start, where that fit had as many features."""
@@ -441,6 +442,7 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.array_api_support = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
