@@ -442,7 +442,6 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.array_api_support = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
