@@ -1,6 +1,6 @@
 """Do rows on disk, on a cluster and on a device give the answers of rows in memory? 260 small problems of all losses, and imdb.
 
-    python benchmarks/equal.py [--first 0] [--count 260] [--where disk dask] [--imdb]
+    python benchmarks/equal.py [--first 0] [--count 260] [--where disk dask] [--threads] [--imdb]
     python benchmarks/equal.py --where device [--device cuda] [--step 12]
 
 The problems are those of pins.py, and 60 more of further losses. On disk they are in 1, 3 and 17 blocks, on Dask in 5 blocks on two
@@ -119,11 +119,12 @@ def imdb(where: list[str]) -> Iterator[tuple[str, Pin, Pin]]:
         yield "imdb, dask", *pair
 
 
-def cluster() -> Any:
+def cluster(processes: bool) -> Any:
     """Return a client of two workers."""
     from distributed import Client, LocalCluster
 
-    return Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    return Client(LocalCluster(processes=processes, **settings))
 
 
 def shown(numbers: range) -> Iterator[int]:
@@ -142,6 +143,7 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1, help="every so many problems")
     parser.add_argument("--where", nargs="+", choices=["disk", "dask", "device"], default=["disk", "dask"])
     parser.add_argument("--device", default="cuda")
+    parser.add_argument("--threads", action="store_true", help="Dask's workers are threads")
     parser.add_argument("--imdb", action="store_true", help="imdb alone")
     arguments = parser.parse_args()
     numbers = range(arguments.first, min(arguments.first + arguments.count, ALL), arguments.step)
@@ -150,7 +152,7 @@ def main() -> int:
     tolerance = _EQUAL_THERE if arguments.where == ["device"] else _EQUAL
     each = (pair for number in shown(numbers) for way in ways for pair in way(number))
     apart, largest = 0, {"objective": 0.0, "bound": 0.0}
-    with cluster() if "dask" in arguments.where else nullcontext():
+    with cluster(not arguments.threads) if "dask" in arguments.where else nullcontext():
         for name, here, there in imdb(arguments.where) if arguments.imdb else each:
             size = abs(here["objective"])
             for figure in largest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -27,6 +27,8 @@ from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimum
 from diht.estimators.path import choices_among
 from diht.estimators.tabular import encoded_names, wanted_of
 from diht.numerics.interrupt import not_interruptible
+from diht.solvers.auto import Auto
+from diht.solvers.loop import as_solver
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -129,9 +131,14 @@ def _unfitted(estimator: Estimator, n_features: int, n_threads: int | None) -> E
     """Return the estimator to be fitted to resamples.
 
     Each fit starts from nothing: from the model of all samples a method may not get away, and choices on resamples would agree with
-    it, and with one another, more than their samples do.
+    it, and with one another, more than their samples do. As in cross-validation, the default method makes no search tree: a proof
+    would be of a resample.
     """
-    given = wanted_of(estimator, n_features)._asdict() | {"encoder": None}  # of columns that are encoded already
+    given: dict[str, Any] = wanted_of(estimator, n_features)._asdict()
+    given["encoder"] = None  # of columns that are encoded already
+    method = as_solver(estimator._method())
+    if isinstance(method, Auto):
+        given["solver"] = replace(method, branching=False)
     model: Estimator = clone(estimator).set_params(n_jobs=n_threads, verbose=False, **given)
     return model
 
@@ -515,7 +522,7 @@ def stability_selection(
     >>> X = np.random.default_rng(0).normal(size=(200, 100))
     >>> y = X[:, 3] - 2 * X[:, 8] + np.random.default_rng(1).normal(size=200)
     >>> model = SparseRegressor(k=4, lam=0.1).fit(X, y)
-    >>> stability = stability_selection(model, X, y, n_resamples=20, random_state=0)
+    >>> stability = stability_selection(model, X, y, n_resamples=10, random_state=0)
     >>> stability.selected
     array([3, 8])
     >>> round(stability.error_bound, 2)
