@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from mpmath import mpf
+from sklearn import clone, config_context
+from sklearn.linear_model import Ridge
 
 from cases import LOSSES
 from diht import (
@@ -477,6 +479,88 @@ def test_cross_validation_is_that_of_the_host(loss: str, scoring: str | None) ->
     )
     assert (apart.best_k_, apart.best_lam_) == (here.best_k_, here.best_lam_)
     assert apart.objective_ == pytest.approx(here.objective_, rel=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["gamma", "negative_binomial", "quantile", "tweedie"])
+def test_default_scores_of_further_losses_are_those_of_the_host(loss: str) -> None:
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(60, 5))
+    y = np.round(np.exp(X[:, 1])) + 1.0
+    here, on_device = (
+        SparseRegressorCV([1, 2], 0.1, loss=loss, cv=2, criterion="score", solver="iht", device=device).fit(X, y)
+        for device in (None, "cpu")
+    )
+    np.testing.assert_allclose(on_device.cv_results_["mean_test_score"], here.cv_results_["mean_test_score"], rtol=1e-4)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# scikit-learn's array_api_dispatch
+
+
+@pytest.fixture
+def dispatch(monkeypatch):
+    """With it, as scikit-learn asks for."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    with config_context(array_api_dispatch=True):
+        yield
+
+
+def dispatched_data(dtype=np.float64) -> tuple[np.ndarray, np.ndarray]:
+    X = np.random.default_rng(3).normal(size=(120, 6)).astype(dtype)
+    return X, (X[:, 2] - X[:, 4] + 0.2 * X[:, 0]).astype(dtype)
+
+
+@pytest.mark.parametrize("device", [None, "cpu"], ids=["host", "device"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_regressor_is_in_the_namespace_of_its_data(dtype, device: str | None, dispatch) -> None:
+    X, y = dispatched_data(dtype)
+    plain = SparseRegressor(k=2, lam=0.1).fit(X, y)
+    model = SparseRegressor(k=2, lam=0.1, device=device).fit(torch.from_numpy(X), torch.from_numpy(y))
+    assert isinstance(plain.coef_, np.ndarray)
+    ridge = Ridge(solver="svd").fit(torch.from_numpy(X), torch.from_numpy(y))
+    for name in ("coef_", "intercept_", "support_", "dual_coef_"):
+        found = getattr(model, name)
+        assert isinstance(found, torch.Tensor)
+        np.testing.assert_allclose(found.numpy(), getattr(plain, name), rtol=1e-4, atol=1e-4)
+        known = getattr(ridge, name, found)
+        assert (type(known), known.dtype, known.shape) == (type(found), found.dtype, found.shape)
+    predicted = model.predict(torch.from_numpy(X))
+    assert isinstance(predicted, torch.Tensor)
+    np.testing.assert_allclose(predicted.numpy(), plain.predict(X), rtol=1e-4, atol=1e-4)
+    assert float(model.score(torch.from_numpy(X), torch.from_numpy(y))) == pytest.approx(plain.score(X, y), rel=1e-4)
+    assert isinstance(model.transform(torch.from_numpy(X)), torch.Tensor)
+    with pytest.raises(ValueError, match="X must be an array of numpy, as in fit of this SparseRegressor"):
+        plain.predict(torch.from_numpy(X))
+
+
+@pytest.mark.parametrize("make", [SparseClassifier(k=2, lam=0.1), SparseClassifierCV([1, 2], 0.1, cv=3)], ids=str)
+def test_a_classifier_is_in_the_namespace_of_its_data(make, dispatch) -> None:
+    X, y = dispatched_data()
+    labels = (y > 0).astype(np.int64)
+    plain = clone(make).fit(X, labels)
+    model = clone(make).fit(torch.from_numpy(X), torch.from_numpy(labels))
+    assert all(isinstance(a, torch.Tensor) for a in (model.coef_, model.intercept_, model.classes_))
+    for name in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        found = getattr(model, name)(torch.from_numpy(X))
+        assert isinstance(found, torch.Tensor)
+        np.testing.assert_allclose(found.numpy(), getattr(plain, name)(X), rtol=1e-9)
+    assert float(model.score(torch.from_numpy(X), torch.from_numpy(labels))) == pytest.approx(plain.score(X, labels))
+    words = np.where(labels, "yes", "no")
+    named = clone(make).fit(torch.from_numpy(X), words)  # texts have no place in torch
+    assert named.predict(torch.from_numpy(X)).tolist() == clone(make).fit(X, words).predict(X).tolist()
+
+
+def test_without_dispatch_a_moved_model_answers_in_numpy(monkeypatch, tmp_path) -> None:
+    X, y = dispatched_data()
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    model = SparseRegressor(k=2, lam=0.1, warm_start=True)
+    with config_context(array_api_dispatch=True):
+        model.fit(torch.from_numpy(X), torch.from_numpy(y))
+        again = model.fit(torch.from_numpy(X), torch.from_numpy(y))
+        assert isinstance(again.coef_, torch.Tensor)
+    assert isinstance(model.predict(X), np.ndarray)
+    assert isinstance(model.predict(torch.from_numpy(X)), np.ndarray)
+    assert isinstance(model.fit(torch.from_numpy(X), torch.from_numpy(y)).coef_, np.ndarray)
 
 
 def test_cross_validation_on_a_device_takes_folds_by_a_rule() -> None:

@@ -41,7 +41,7 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
-from diht.gpu import is_array_of_others, is_on_device, on_host
+from diht.gpu import array_like, is_array_of_others, is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
@@ -340,7 +340,8 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
         results = known if isinstance(known, list) else [known]
         if not results or results[0].alpha is None:
             raise AttributeError(WITHOUT_PROOF)
-        return np.stack([result.alpha for result in results]) if len(results) > 1 else np.asarray(results[0].alpha)
+        dual = np.stack([result.alpha for result in results]) if len(results) > 1 else np.asarray(results[0].alpha)
+        return array_like(dual, self.coef_) if is_array_of_others(self.coef_) else dual
 
     def _previous(self, n_features: int) -> list[Result] | None:
         """Return the results of the last fit for a warm start, where that fit had as many features."""

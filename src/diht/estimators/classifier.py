@@ -24,6 +24,7 @@ from diht.estimators.base import (
 )
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.namespaces import dispatches, fit_in_namespace
 from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss, losses_with_probabilities
@@ -287,6 +288,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         SparseClassifier
             The estimator itself.
         """
+        if dispatches(X):
+            moved: SparseClassifier = fit_in_namespace(self, X, y, sample_weight)
+            return moved
         if is_on_device(X, self.device):
             found: SparseClassifier = self._fit_on_device(X, y, sample_weight)
             return found
@@ -298,7 +302,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         X, y = validated(self, X, y, ensure_all_finite=False)  # the design finds what is not finite
         classes, codes = classes_of(y)
         s = class_weighted(normalised_weights(sample_weight, X.shape[0]), self.class_weight, classes, codes)
-        same_classes = np.array_equal(getattr(self, "classes_", ()), classes)
+        same_classes = np.array_equal(on_host(getattr(self, "classes_", ())), classes)
         previous = self._previous(X.shape[1]) if same_classes else None
         self.classes_ = classes
         targets = self._class_targets(classes, codes)
@@ -322,7 +326,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
             samples = samples.with_weights(
                 samples.map(lambda y, s: s * sum(f * (y == j) for j, f in enumerate(factors)))
             )
-        if not np.array_equal(getattr(self, "classes_", ()), classes):
+        if not np.array_equal(on_host(getattr(self, "classes_", ())), classes):
             self.__dict__.pop("result_", None)  # nothing to begin from
         self.classes_ = classes
 

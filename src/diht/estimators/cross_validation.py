@@ -30,6 +30,7 @@ from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, classes_of, set_features, validated
 from diht.estimators.folds import Grid, Models, Plain, Results, Sums
+from diht.estimators.namespaces import dispatches, fit_in_namespace
 from diht.estimators.path import (
     CRITERIA,
     Path,
@@ -255,6 +256,8 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         estimator
             The estimator itself.
         """
+        if dispatches(X):
+            return fit_in_namespace(self, X, y, sample_weight)
         self._fit(X, y, sample_weight, None)
         return self
 
@@ -716,6 +719,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         SparseRegressorCV
             The estimator itself.
         """
+        if dispatches(X):
+            moved: SparseRegressorCV = fit_in_namespace(self, X, y, sample_weight, offset)
+            return moved
         self._fit(X, y, sample_weight, offset)
         return self
 

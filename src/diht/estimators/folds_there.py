@@ -148,6 +148,14 @@ def _errors(loss: Loss, error: Callable[[Vector, Vector], Vector], of_mean: Call
     )
 
 
+def _losses(loss: Loss) -> Score:
+    """Return minus the mean loss, averaged over the targets."""
+    return Score(
+        lambda y, u, s: np.concatenate([loss.value(u, np.atleast_2d(y)) @ s, [s.sum()]]),
+        lambda sums: -float(np.mean(sums[:-1] / sums[-1])),
+    )
+
+
 def _explained(loss: Loss) -> Score:
     """Return the share of the variation that predictions explain, averaged over the targets."""
 
@@ -164,6 +172,11 @@ def _explained(loss: Loss) -> Score:
 
 def _deviance(y: Vector, mean: Vector) -> Vector:
     deviance: Vector = 2.0 * (xlogy(y, y / mean) - y + mean)
+    return deviance
+
+
+def _gamma_deviance(y: Vector, mean: Vector) -> Vector:
+    deviance: Vector = 2.0 * (np.log(mean / y) + y / mean - 1.0)
     return deviance
 
 
@@ -206,6 +219,7 @@ def score_of(name: Any, loss: Loss, n_classes: int) -> Score:
         "neg_root_mean_squared_error": _errors(loss, lambda y, p: np.square(y - p), np.sqrt),
         "neg_mean_absolute_error": _errors(loss, lambda y, p: np.abs(y - p)),
         "neg_mean_poisson_deviance": _errors(loss, _deviance),
+        "neg_mean_gamma_deviance": _errors(loss, _gamma_deviance),
         "r2": _explained(loss),
     }  # fmt: skip
     if not isinstance(name, str) or name not in known:
@@ -275,8 +289,9 @@ class There:
             paths = list(map(replace(grid, plain=model).models, self.problems(model, grid, fold)))
         whole = not grid.asked()
         n_classes = 0 if self.data.classes is None else len(self.data.classes)
-        default = "accuracy" if is_classifier(model) else estimator._scoring()
-        score = score_of(default if estimator.scoring is None else estimator.scoring, model._fitted_loss(), n_classes)
+        loss = model._fitted_loss()
+        name = estimator.scoring or ("accuracy" if is_classifier(model) else loss.scoring)
+        score = _losses(loss) if estimator.scoring is None and name == "loss" else score_of(name, loss, n_classes)
         found = [[path[key] for path in paths] for key in grid.keys]
         batches = [found[i : i + _AT_ONCE] for i in range(0, len(found), _AT_ONCE)]
         return [value for batch in batches for value in self._scored(score, batch, fold)], whole

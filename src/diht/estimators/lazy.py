@@ -1,4 +1,4 @@
-"""Predictions for Dask collections stay lazy: a method of blocks of rows."""
+"""Predictions for Dask collections stay lazy, a method of blocks of rows; those of other libraries are in these."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from diht.dask import is_dask, lazily
+from diht.estimators.namespaces import in_namespace
 
 __all__ = ["lazy_for_dask"]
 
@@ -19,12 +20,12 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def lazy_for_dask(method: Method) -> Method:
-    """Decorate a method of X, so that for a Dask collection it returns a Dask array, block by block."""
+    """Decorate a method of X, so that for a Dask collection it returns a Dask array; of other libraries see `in_namespace`."""
 
     @wraps(method)
     def call(self: Any, X: Any, *others: Any, **named: Any) -> Any:
         if not is_dask(X):
-            return method(self, X, *others, **named)
+            return in_namespace(method, self, X, *others, **named)
         check_is_fitted(self)
         names = list(signature(method).parameters)[2:]
         given = {name: v for name, v in (dict(zip(names, others, strict=False)) | named).items() if v is not None}

@@ -14,6 +14,7 @@ from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.namespaces import dispatches, fit_in_namespace, hosted
 from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
@@ -243,6 +244,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
+        if dispatches(X):
+            moved: SparseRegressor = fit_in_namespace(self, X, y, sample_weight, offset)
+            return moved
         if is_on_device(X, self.device):
             found: SparseRegressor = self._fit_on_device(X, y, sample_weight, offset)
             return found
@@ -324,7 +328,8 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         loss = self._loss()
         if loss.score == "r2":
             return float(r2_score(y, self.predict(X, offset), sample_weight=sample_weight))
-        u = np.atleast_2d(self._linear(X, offset).astype(np.float64).T)
+        y, sample_weight = on_host(y), on_host(sample_weight)
+        u = np.atleast_2d(hosted(self)._linear(X, on_host(offset)).astype(np.float64).T)
         targets = np.atleast_2d(self._targets_of(np.asarray(y)).T)
         if len(targets) != len(u):
             raise ValueError(f"y must have {len(u)} targets, as in fit, got shape {np.shape(y)}")

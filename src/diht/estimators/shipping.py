@@ -18,6 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from diht.estimators.table_encoder import TableEncoder
+from diht.gpu import on_host
 from diht.losses import ALL_LOSSES, Loss
 from diht.persistence.model import SavedModel
 from diht.persistence.schema import write_model
@@ -292,7 +293,8 @@ class ShippingMixin:
 
     def _rows(self) -> Array:
         """Return the coefficients as a dense array with one row a target."""
-        return np.atleast_2d(self.coef_.toarray() if sp.issparse(self.coef_) else self.coef_)
+        coef = on_host(self.coef_)
+        return np.atleast_2d(coef.toarray() if sp.issparse(coef) else coef)
 
     def _saved(self) -> SavedModel:
         """Return the model as its file holds it; one that was read, and not fitted since, as it was."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from diht.gpu.interchange import is_array_of_others, is_on_device, on_host
+from diht.gpu.interchange import array_like, is_array_of_others, is_on_device, on_host
 
-__all__ = ["is_array_of_others", "is_on_device", "on_host", "samples_on"]
+__all__ = ["array_like", "is_array_of_others", "is_on_device", "on_host", "samples_on"]
 
 
 def samples_on(X: Any, y: Any, sample_weight: Any = None, device: Any = None) -> Any:

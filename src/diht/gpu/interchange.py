@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["SMALL", "is_array_of_others", "is_on_device", "on_host", "tensor_of"]
+__all__ = ["SMALL", "array_like", "is_array_of_others", "is_on_device", "on_host", "tensor_of"]
 
 Tensor: TypeAlias = Any  # torch.Tensor
 
@@ -60,6 +60,23 @@ def on_host(X: Any) -> Any:
         parts = on_host(X.data), on_host(X.indices), on_host(X.indptr)
         return sp.csr_array(parts, shape=tuple(X.shape))
     return X.get() if _library(X) == "cupy" else np.asarray(X)
+
+
+def array_like(values: Any, X: Any) -> Any:
+    """Return numbers of numpy's as an array of the library of X, on its device."""
+    values = np.asarray(values)
+    if _library(X) == "torch":
+        import torch
+
+        return torch.from_numpy(np.array(values)).to(X.device)
+    if _library(X) in ("cupy", "cupyx"):
+        import cupy
+
+        with getattr(X, "data", X).device if _library(X) == "cupyx" else X.device:
+            return cupy.asarray(values)
+    import jax
+
+    return jax.device_put(values, next(iter(getattr(X, "data", X).devices())))
 
 
 def tensor_of(name: str, X: Any, device: Any) -> Tensor:

@@ -516,7 +516,9 @@ def certificate_after(problem: Problem, w: Vector, intercept: Intercept, result:
 
 
 def _dual_point(problem: Problem, name: str, alpha: Any) -> Rows:
-    """Return a dual point that a user gives: N numbers, or a row of them for each target."""
+    """Return a dual point that a user gives, N numbers, or a row of them for each target; one that lives elsewhere as it is."""
+    if not isinstance(alpha, np.ndarray | list | tuple) and problem.samples.holds(alpha):
+        return alpha
     n = problem.shape[0] // problem.n_targets
     if problem.n_targets == 1:
         return finite_vector(name, alpha, n)
