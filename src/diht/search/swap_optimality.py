@@ -20,7 +20,7 @@ from diht.problem import Problem
 from diht.refit import never, refit
 from diht.samples import Intercept
 from diht.search.exact_swaps import ExactSwaps
-from diht.search.joining import Effort, Joining
+from diht.search.joining import NARROW, ROUGH, WIDE, Breadth, Effort, Joining
 from diht.search.pool import Pool
 
 __all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
@@ -59,8 +59,7 @@ def better_swaps(
     fit: Fit,
     *,
     rtol: float = 1e-9,
-    effort: float = np.inf,
-    patience: float = np.inf,
+    effort: Effort | None = None,
     stop: Callable[[], bool] = never,
     pool: Pool | None = None,
 ) -> Generator[None, None, SwapOptimum]:
@@ -72,16 +71,14 @@ def better_swaps(
     fit : Fit
         A model, whose support is fitted first.
     rtol : float
-    effort : float
-        Limit on the work, in entries of X that are looked at once.
-    patience : float
-        Limit on the work since a swap last improved the model.
+    effort : Effort, optional
+        Limits on the work, which takes from it.
     stop : callable
         Asked before every fit; True ends the search.
     pool : Pool, optional
         Is given every model met.
     """
-    search = _Search(problem, rtol, Effort(effort, patience), stop, pool)
+    search = _Search(problem, rtol, effort or Effort(), stop, pool)
     fit = search.fit(fit.support, fit.w, fit.b)
     if ExactSwaps.apply(problem) and not search.has_room(fit):
         fit, proved = search.exactly(fit)
@@ -100,7 +97,7 @@ def restarted(
     other: Fit | None = search.fit(np.setdiff1d(fit.support, removed), fit.w, fit.b)
     while other is not None and not search.ended():
         fit = other
-        other = search.without(fit, _NOTHING, False)[0] if search.has_room(fit) else None
+        other = search.without(fit, _NOTHING, ROUGH)[0] if search.has_room(fit) else None
     swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, provable=False)
     while True:
         try:
@@ -146,7 +143,7 @@ class _Search:
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
 
     def by_leaving_out(self, fit: Fit, provable: bool = True) -> Generator[None, None, SwapOptimum]:
-        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, go on with glances."""
+        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, at a wide glance."""
         waiting, proves = self.units(fit), provable
         seen = proved = 0  # units in a row that were left out in vain, and thoroughly
         while waiting:
@@ -154,11 +151,13 @@ class _Search:
                 return SwapOptimum(fit, np.inf)
             before, reads = self.effort.spent, self.problem.design.passes
             thorough = provable and (seen >= len(waiting) or self.effort.idle > _GLANCES * self.effort.patience)
-            better, left = self.without(fit, waiting[0], thorough)
+            glance = NARROW if provable else WIDE if proves else ROUGH
+            better, left = self.without(fit, waiting[0], None if thorough else glance)
             self.effort.spend(Effort.of_reads(self.problem.design, self.problem.design.passes - reads))
             waiting.rotate(-1)
             if better is not None:
-                self.effort.pay()
+                if proves:
+                    self.effort.pay()
                 fit, waiting, provable, seen, proved = better, self.updated(waiting, better), proves, 0, 0
                 yield
                 continue
@@ -167,7 +166,7 @@ class _Search:
             if thorough and (left > 0.0 or not self.effort.allows(missing * (self.effort.spent - before))):
                 if not missing:
                     return SwapOptimum(fit, left)
-                provable = False
+                provable, seen = False, 0
             if proved == len(waiting):
                 break
             if not provable and (seen >= len(waiting) or len(waiting) > MOST_GLANCED):
@@ -203,10 +202,10 @@ class _Search:
         kept = [unit for unit in waiting if unit in units]
         return deque([*kept, *(unit for unit in units if unit not in kept)])
 
-    def without(self, fit: Fit, unit: int, thorough: bool) -> tuple[Fit | None, float]:
+    def without(self, fit: Fit, unit: int, glance: Breadth | None) -> tuple[Fit | None, float]:
         """Return a better model without a unit, if there is one, and else what could still be gained, at most.
 
-        Where that is not done thoroughly, only what promises most is looked at, and nothing is known of the gain.
+        At a glance only what promises most is looked at, and nothing is known of the gain.
         """
         less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
         units = self.unit[self.constraint.joining(less.support, fit.n_features)]
@@ -215,8 +214,8 @@ class _Search:
         target = fit.objective - self.rtol * abs(fit.objective)
         joining = Joining(self.problem, less, units[units != unit], target, self.effort)
         fitted: set[int] = set()
-        if not thorough:
-            promising = joining.glance(partial(self.curvatures, joining))
+        if glance is not None:
+            promising = joining.glance(partial(self.curvatures, joining), glance)
             return self.first_better(less, joining, promising[:_TRIES], fitted), np.inf
         for stage, _ in enumerate(joining.stages()):
             better = self.first_better(less, joining, joining.open[: int(stage > 1)], fitted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,11 +65,9 @@ _BUDGET = 3e9  # operations of a search tree: about three seconds
 # not end in time: at the first looks only where the relative gap is wide.
 _FIRST_LOOK, _SURE_LOOK, _CLOSED_SHARE, _WIDE = 1.0 / 64.0, 1.0 / 16.0, 0.03, 0.2
 _MOST_REMOVED = 3  # features that a perturbation forbids
-_FEWEST_EXCHANGED = 15  # features of a model of which restarts exchange one, two and three
-_RESTARTS, _RESTARTS_IN_VAIN = (
-    1e8,
-    2e7,
-)  # effort of restarts, some eight seconds, and of those in a row that lead to nothing
+_EXCHANGED = 15  # of so many features restarts exchange one, two and three
+# Effort of restarts in a row that lead to nothing, about a second, and a share of the work before.
+_RESTARTS_IN_VAIN, _RESTARTS_SHARE = 2e7, 0.25
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
 
@@ -410,24 +409,24 @@ class SwapOptimality(Stage):
 
 
 class Restarts(Stage):
-    """Exchange several features of the swap-optimal incumbent at once and swap from there: text has many swap optima."""
+    """Exchange several features of the swap-optimal incumbent at once, or all, and swap from there: there are many swap optima."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
         problem = profile.problem
         compiled = problem.samples.here and problem.loss.kernel() is not None and not problem.loss.is_quadratic
-        few = _FEWEST_EXCHANGED <= problem.constraint.size <= MOST_GLANCED and problem.constraint.is_plain
-        large = problem.design.has_short_rows and not profile.is_small and not profile.has_many_rows
-        return compiled and few and large and problem.n_targets == 1
+        few = problem.constraint.size <= MOST_GLANCED and problem.constraint.is_plain
+        return compiled and few and not profile.has_many_rows and problem.n_targets == 1
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        rng, effort = np.random.default_rng(state.random_state), Effort(_RESTARTS, _RESTARTS_IN_VAIN)
-        in_vain = 0
-        while in_vain < _MOST_REMOVED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
-            n_removed = state.problem.constraint.size * (1 + in_vain) // _FEWEST_EXCHANGED
-            in_vain = 0 if state.restart(rng, n_removed, effort) else in_vain + 1
-            if not in_vain:
+        rng, size = np.random.default_rng(state.random_state), state.problem.constraint.size
+        effort = Effort(patience=_RESTARTS_IN_VAIN + _RESTARTS_SHARE * state.effort)
+        for t in count():
+            if not state.exceeds(LOOSE) or effort.is_spent or state.stop():
+                break
+            exchanged = (1 + t // 2 % _MOST_REMOVED) * -(-size // _EXCHANGED)
+            if state.restart(rng, size if t % 2 else exchanged, effort):
                 effort.pay()
             yield
         yield from state.settle()

@@ -38,7 +38,7 @@ _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
 # Limits of the search for better swaps, about fifteen seconds, and of what is done of it in vain: about three, and a part of the
 # work before.
-_EFFORT, _PATIENCE, _IN_VAIN = 2e8, 4e7, 0.25
+_EFFORT, _PATIENCE, _IN_VAIN = np.inf, 4e7, 0.25
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
 
@@ -114,6 +114,7 @@ class AutoState:
     descended: set[bytes] = field(default_factory=set)  # those of descents
     sampled: bool = False  # whether some of the rows were solved first
     solve_part: Callable[[Problem], Iterator[AutoState]] | None = None  # stage by stage on another problem
+    swapping: float = 0.0  # effort of swaps until none improves the incumbent
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
@@ -264,18 +265,24 @@ class AutoState:
     def _swap_optimum(self, undecided: Problem) -> Generator[None, None, float]:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
-        work = Effort.of_reads(self.problem.design, self.budget.reads)
-        patience = _IN_VAIN * work + (0.0 if self.sampled else _PATIENCE)
-        settings: dict[str, Any] = {"effort": _EFFORT, "patience": patience, "stop": self.stop}
+        patience = _IN_VAIN * self.effort + (0.0 if self.sampled else _PATIENCE)
+        effort = Effort(_EFFORT, patience)
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
-            return (yield from better_swaps(undecided, best, pool=self.pool, **settings)).left
-        found = Pool(self.pool.capacity)
-        best = replace(best, n_features=len(part.features), support=part.entered(best.support))
-        left = (yield from better_swaps(part.problem, best, pool=found, **settings)).left
-        part.leave(found, self.pool)
-        return left
+            found = yield from better_swaps(undecided, best, effort=effort, stop=self.stop, pool=self.pool)
+        else:
+            pool = Pool(self.pool.capacity)
+            best = replace(best, n_features=len(part.features), support=part.entered(best.support))
+            found = yield from better_swaps(part.problem, best, effort=effort, stop=self.stop, pool=pool)
+            part.leave(pool, self.pool)
+        self.swapping += effort.spent
+        return found.left
+
+    @property
+    def effort(self) -> float:
+        """All of the work so far."""
+        return Effort.of_reads(self.problem.design, self.budget.reads) + self.swapping
 
     def restart(self, rng: np.random.Generator, n_removed: int, effort: Effort) -> bool:
         """Exchange some features of the incumbent at once, and swap from there; tell whether that leads to a better one."""
@@ -284,6 +291,9 @@ class AutoState:
             return False
         free = np.setdiff1d(best.support, undecided.constraint.free(self.problem.shape[1])[1])
         removed = rng.choice(free, min(n_removed, len(free)), replace=False)
+        if len(removed) == len(free):  # a start of its own, among half of the other features
+            others = np.setdiff1d(np.flatnonzero(rng.random(self.problem.shape[1]) < 0.5), best.support)
+            removed = np.union1d(removed, others)
         restarted(undecided, best, removed, effort=effort, stop=self.stop, pool=self.pool)
         return self.objective < best.objective
 
