@@ -223,7 +223,7 @@ CASES: dict[type[Stage], tuple[Problem, str, float, Problem | None]] = {
         medium(Squared()),
     ),
     SwapOptimality: (Problem(*scaled_words(0, 200, 150), Logistic(), 10, 1e-3, None, True), "objective", 0.01, None),
-    Restarts: (words_of_topics(), "objective", 0.001, medium(Logistic())),
+    Restarts: (words_of_topics(), "objective", 0.001, medium(Squared())),
     Branching: (drawn(Logistic(), 60, 15, 4, 0.7, 1.0, 1e-3, 5), "bound", 0.01, None),
 }
 

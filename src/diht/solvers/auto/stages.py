@@ -14,7 +14,7 @@ from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
-from diht.search.joining import Effort
+from diht.search.joining import WORTH_COMPILING, Effort
 from diht.search.pool import Pool
 from diht.search.swap_optimality import MOST_GLANCED
 from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
@@ -415,8 +415,9 @@ class Restarts(Stage):
         """Whether a problem of this profile gets the stage."""
         problem = profile.problem
         compiled = problem.samples.here and problem.loss.kernel() is not None and not problem.loss.is_quadratic
-        few = problem.constraint.size <= MOST_GLANCED and problem.constraint.is_plain
-        return compiled and few and not profile.has_many_rows and problem.n_targets == 1
+        few = problem.constraint.size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
+        large = problem.design.entries() * problem.constraint.size >= WORTH_COMPILING and not profile.has_many_rows
+        return compiled and few and large and not profile.is_branchable(problem.shape[1], True)
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
