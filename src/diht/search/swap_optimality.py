@@ -20,7 +20,7 @@ from diht.problem import Problem
 from diht.refit import never, refit
 from diht.samples import Intercept
 from diht.search.exact_swaps import ExactSwaps
-from diht.search.joining import NARROW, ROUGH, WIDE, Breadth, Effort, Joining
+from diht.search.joining import NARROW, WIDE, Breadth, Effort, Joining
 from diht.search.pool import Pool
 
 __all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
@@ -88,7 +88,14 @@ def better_swaps(
 
 
 def restarted(
-    problem: Problem, fit: Fit, removed: Indices, *, effort: Effort, stop: Callable[[], bool] = never, pool: Pool
+    problem: Problem,
+    fit: Fit,
+    removed: Indices,
+    glance: Breadth,
+    *,
+    effort: Effort,
+    stop: Callable[[], bool] = never,
+    pool: Pool,
 ) -> Fit:
     """Exchange some features of a model at once for the best others, and swap from there at a glance, all features allowed."""
     none = np.empty(0, dtype=np.int64)
@@ -97,8 +104,8 @@ def restarted(
     other: Fit | None = search.fit(np.setdiff1d(fit.support, removed), fit.w, fit.b)
     while other is not None and not search.ended():
         fit = other
-        other = search.without(fit, _NOTHING, ROUGH)[0] if search.has_room(fit) else None
-    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, provable=False)
+        other = search.without(fit, _NOTHING, glance)[0] if search.has_room(fit) else None
+    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, glance)
     while True:
         try:
             next(swaps)
@@ -142,22 +149,25 @@ class _Search:
         """Whether a unit may join a model without another's leaving."""
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
 
-    def by_leaving_out(self, fit: Fit, provable: bool = True) -> Generator[None, None, SwapOptimum]:
-        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, at a wide glance."""
-        waiting, proves = self.units(fit), provable
+    def by_leaving_out(self, fit: Fit, glance: Breadth | None = None) -> Generator[None, None, SwapOptimum]:
+        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, at a wide glance.
+
+        With a breadth given there are glances of that alone.
+        """
+        waiting, proves = self.units(fit), glance is None
+        provable = proves
         seen = proved = 0  # units in a row that were left out in vain, and thoroughly
         while waiting:
             if self.ended():
                 return SwapOptimum(fit, np.inf)
             before, reads = self.effort.spent, self.problem.design.passes
             thorough = provable and (seen >= len(waiting) or self.effort.idle > _GLANCES * self.effort.patience)
-            glance = NARROW if provable else WIDE if proves else ROUGH
-            better, left = self.without(fit, waiting[0], None if thorough else glance)
+            breadth = glance or (NARROW if provable else WIDE)
+            better, left = self.without(fit, waiting[0], None if thorough else breadth)
             self.effort.spend(Effort.of_reads(self.problem.design, self.problem.design.passes - reads))
             waiting.rotate(-1)
             if better is not None:
-                if proves:
-                    self.effort.pay()
+                self.effort.pay()
                 fit, waiting, provable, seen, proved = better, self.updated(waiting, better), proves, 0, 0
                 yield
                 continue

@@ -17,7 +17,7 @@ from diht.numerics.memory import NotEnoughMemoryError
 from diht.problem import Problem
 from diht.refit import refit
 from diht.samples import Intercept
-from diht.search.joining import Effort
+from diht.search.joining import Breadth, Effort
 from diht.search.pool import Pool
 from diht.search.swap_optimality import better_swaps, restarted
 from diht.search.swaps import swap_search
@@ -114,7 +114,6 @@ class AutoState:
     descended: set[bytes] = field(default_factory=set)  # those of descents
     sampled: bool = False  # whether some of the rows were solved first
     solve_part: Callable[[Problem], Iterator[AutoState]] | None = None  # stage by stage on another problem
-    swapping: float = 0.0  # effort of swaps until none improves the incumbent
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
@@ -265,8 +264,8 @@ class AutoState:
     def _swap_optimum(self, undecided: Problem) -> Generator[None, None, float]:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
-        patience = _IN_VAIN * self.effort + (0.0 if self.sampled else _PATIENCE)
-        effort = Effort(_EFFORT, patience)
+        work = Effort.of_reads(self.problem.design, self.budget.reads)
+        effort = Effort(_EFFORT, _IN_VAIN * work + (0.0 if self.sampled else _PATIENCE))
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
@@ -276,15 +275,9 @@ class AutoState:
             best = replace(best, n_features=len(part.features), support=part.entered(best.support))
             found = yield from better_swaps(part.problem, best, effort=effort, stop=self.stop, pool=pool)
             part.leave(pool, self.pool)
-        self.swapping += effort.spent
         return found.left
 
-    @property
-    def effort(self) -> float:
-        """All of the work so far."""
-        return Effort.of_reads(self.problem.design, self.budget.reads) + self.swapping
-
-    def restart(self, rng: np.random.Generator, n_removed: int, effort: Effort) -> bool:
+    def restart(self, rng: np.random.Generator, n_removed: int, glance: Breadth, effort: Effort) -> bool:
         """Exchange some features of the incumbent at once, and swap from there; tell whether that leads to a better one."""
         undecided, best = self.screened(), self.best
         if undecided is None:
@@ -294,7 +287,7 @@ class AutoState:
         if len(removed) == len(free):  # a start of its own, among half of the other features
             others = np.setdiff1d(np.flatnonzero(rng.random(self.problem.shape[1]) < 0.5), best.support)
             removed = np.union1d(removed, others)
-        restarted(undecided, best, removed, effort=effort, stop=self.stop, pool=self.pool)
+        restarted(undecided, best, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
         return self.objective < best.objective
 
     def select_forward(self, b: Intercept) -> None:
