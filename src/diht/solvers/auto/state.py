@@ -36,9 +36,8 @@ PERTURBATIONS = 20  # perturbations in a row without a better model after which 
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
-# Limits of the search for better swaps, about fifteen seconds, and of what is done of it in vain: about three, and a part of the
-# work before.
-_EFFORT, _PATIENCE, _IN_VAIN = np.inf, 4e7, 0.25
+# Limit of what is done in vain in the search for better swaps: about three seconds, and a part of the work before.
+_PATIENCE, _IN_VAIN = 4e7, 0.25
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
 
@@ -265,7 +264,7 @@ class AutoState:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
         work = Effort.of_reads(self.problem.design, self.budget.reads)
-        effort = Effort(_EFFORT, _IN_VAIN * work + (0.0 if self.sampled else _PATIENCE))
+        effort = Effort(patience=_IN_VAIN * work + (0.0 if self.sampled else _PATIENCE))
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
