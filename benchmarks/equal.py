@@ -1,9 +1,11 @@
-"""Do rows on disk and on a cluster give the answers of rows in memory? 260 small problems of all losses, and imdb.
+"""Do rows on disk, on a cluster and on a device give the answers of rows in memory? 260 small problems of all losses, and imdb.
 
-    python benchmarks/equal.py [--first 0] [--count 260] [--where disk dask] [--imdb]
+    python benchmarks/equal.py [--first 0] [--count 260] [--where disk dask] [--threads] [--imdb]
+    python benchmarks/equal.py --where device [--device cuda] [--step 12]
 
 The problems are those of pins.py, and 60 more of further losses. On disk they are in 1, 3 and 17 blocks, on Dask in 5 blocks on two
-workers. Prints each objective or lower bound that differs by more than 1e-8 of the objective, and the largest differences.
+workers; on a device they are in float64, and solved twice, which must give the same bits. Prints each objective or lower bound
+that differs by more than 1e-8 of the objective (on a device objectives by 1e-9), and the largest differences.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -29,7 +32,7 @@ BLOCKS = 1, 3, 17  # on disk
 SHARES = 5  # blocks on Dask
 FURTHER = "quantile", "gamma", "tweedie", "negative_binomial"
 ALL = COUNT + 60
-_EQUAL = 1e-8  # of an objective
+_EQUAL, _EQUAL_THERE = 1e-8, 1e-9  # of an objective, and of one on a device
 _TOL = 1e-10  # on Dask: there relaxations are solved by other methods, whose bounds agree where they are solved
 # What has no door for Dask collections enters by another one.
 _DOORS = {"solve": "auto", "certify": "auto", "branch": "exact"}
@@ -85,6 +88,18 @@ def dask(number: int) -> Iterator[tuple[str, Pin, Pin]]:
         yield f"{one['name']}, dask", one, other
 
 
+def device(number: int, name: str = "cuda") -> Iterator[tuple[str, Pin, Pin]]:
+    """Yield what a problem gives in memory and on a device, and what it gives there once more."""
+    case = problem(number)
+    case = replace(case, X=case.X.astype(np.float64), door=_DOORS.get(case.door, case.door))
+    there = replace(case, settings=case.settings | {"device": name})
+    here, first, again = solved(case), solved(there), solved(there)
+    for one, other, same in zip(here, first, again, strict=True):
+        yield f"{one['name']}, {name}", one, other
+        if other != same:
+            yield f"{one['name']}, {name}, other bits", {**same, "objective": np.nan}, other
+
+
 def imdb(where: list[str]) -> Iterator[tuple[str, Pin, Pin]]:
     """Yield the same of imdb."""
     data = fetch_imdb()
@@ -104,11 +119,12 @@ def imdb(where: list[str]) -> Iterator[tuple[str, Pin, Pin]]:
         yield "imdb, dask", *pair
 
 
-def cluster() -> Any:
+def cluster(processes: bool) -> Any:
     """Return a client of two workers."""
     from distributed import Client, LocalCluster
 
-    return Client(LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50))
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 50}
+    return Client(LocalCluster(processes=processes, **settings))
 
 
 def shown(numbers: range) -> Iterator[int]:
@@ -124,20 +140,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=ALL)
-    parser.add_argument("--where", nargs="+", choices=["disk", "dask"], default=["disk", "dask"])
+    parser.add_argument("--step", type=int, default=1, help="every so many problems")
+    parser.add_argument("--where", nargs="+", choices=["disk", "dask", "device"], default=["disk", "dask"])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--threads", action="store_true", help="Dask's workers are threads")
     parser.add_argument("--imdb", action="store_true", help="imdb alone")
     arguments = parser.parse_args()
-    numbers = range(arguments.first, min(arguments.first + arguments.count, ALL))
-    ways = [{"disk": disk, "dask": dask}[where] for where in arguments.where]
+    numbers = range(arguments.first, min(arguments.first + arguments.count, ALL), arguments.step)
+    known = {"disk": disk, "dask": dask, "device": partial(device, name=arguments.device)}
+    ways = [known[where] for where in arguments.where]
+    tolerance = _EQUAL_THERE if arguments.where == ["device"] else _EQUAL
     each = (pair for number in shown(numbers) for way in ways for pair in way(number))
     apart, largest = 0, {"objective": 0.0, "bound": 0.0}
-    with cluster() if "dask" in arguments.where else nullcontext():
+    with cluster(not arguments.threads) if "dask" in arguments.where else nullcontext():
         for name, here, there in imdb(arguments.where) if arguments.imdb else each:
             size = abs(here["objective"])
             for figure in largest:
                 apart_by = abs(here[figure] - there[figure]) / size
                 largest[figure] = max(largest[figure], apart_by)
-                if not apart_by <= _EQUAL:
+                if not apart_by <= (tolerance if figure == "objective" else _EQUAL):
                     apart += 1
                     print(
                         f"{name}: {figure} {there[figure]!r}, {here[figure]!r} in memory ({apart_by:.1e})", flush=True

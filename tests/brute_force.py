@@ -7,7 +7,8 @@ over many runs; seeds that are in it already are left out. A false claim or an e
 
 With --more the losses are quantile, gamma, Tweedie's and negative binomial. With --shared the problems have several targets, or
 classes, that share features; a table of its own keeps their counts. With --show one problem is printed in full. With --compare the
-problems are too large for brute force: `auto` and `branch` are held against each other.
+problems are too large for brute force: `auto` and `branch` are held against each other. With --device estimators fit there (cuda,
+or cpu for tensors of the host).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_cases import Case, draw, draw_large, draw_more, draw_shared, warm_up
+from fuzz_cases import Case, draw, draw_large, draw_more, draw_shared, on_device, warm_up
 from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, compare, program
 from fuzz_oracle import Oracle
 
@@ -39,22 +40,11 @@ HUNG = 10.0  # seconds of processor time after which a call is ended
 Tallies = dict[str, Tally]
 
 
-def check_seed(seed: int) -> Tallies:
-    """What came of the problem of a seed, by its loss."""
-    case = draw(seed)
-    return {case.loss: check(case, HUNG)}
-
-
-def check_more_seed(seed: int) -> Tallies:
-    """What came of the problem of a seed with one of the other losses."""
-    case = draw_more(seed)
-    return {case.loss: check(case, HUNG)}
-
-
-def check_shared_seed(seed: int) -> Tallies:
-    """What came of the problem of a seed with several targets, by its loss and their number."""
-    case = draw_shared(seed)
-    return {f"{case.loss} x{case.n_targets}": check(case, HUNG)}
+def check_seed(seed: int, drawn: Callable[[int], Case] = draw, device: str | None = None) -> Tallies:
+    """What came of the problem of a seed, by its loss, and the number of its targets where these share features."""
+    case = drawn(seed) if device is None else on_device(drawn(seed), device)
+    name = f"{case.loss} x{case.n_targets}" if drawn is draw_shared else case.loss
+    return {name: check(case, HUNG)}
 
 
 def compare_seed(seed: int) -> Tallies:
@@ -189,18 +179,15 @@ def main() -> int:
     )
     parser.add_argument("--shared", action="store_true", help="problems of several targets that share features")
     parser.add_argument("--more", action="store_true", help="the losses that the others have not")
+    parser.add_argument("--device", help="where estimators fit: cuda, or cpu for tensors of the host")
     arguments = parser.parse_args()
+    drawn = draw_shared if arguments.shared else draw_more if arguments.more else draw
     if arguments.compare and arguments.table:
         parser.error("--table is for problems within brute force")
     if arguments.show is not None:
-        print(
-            "\n".join(
-                show((draw_shared if arguments.shared else draw_more if arguments.more else draw)(arguments.show))
-            )
-        )
+        print("\n".join(show(drawn(arguments.show))))
         return 0
-    work = compare_seed if arguments.compare else check_shared_seed if arguments.shared else check_seed
-    work = check_more_seed if arguments.more else work
+    work = compare_seed if arguments.compare else partial(check_seed, drawn=drawn, device=arguments.device)
     with mapping(arguments.jobs) as over:
         rows, findings = campaign(work, arguments.seeds, arguments.table, over)
     print("\n".join(summary(rows)))

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # Without it scipy has no array API support and one of scikit-learn's checks of an estimator is skipped.
@@ -16,3 +17,19 @@ for library in ("OPENBLAS", "MKL", "BLIS"):
 settings.register_profile("dev", deadline=None, max_examples=60)
 settings.register_profile("ci", parent=settings.get_profile("dev"), derandomize=True)
 settings.load_profile("ci" if "CI" in os.environ else "dev")
+
+# Files whose tests compile most of the kernels that take seconds, in two parts without a kernel in common.
+NODES, WALKS = ("test_nodes.py", "test_limits.py"), ("test_swap_optimality.py",)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin each half of the tests with one of these parts, so that two workers do not compile the same kernels at one time.
+
+    Machine code is on disk once it is compiled; each worker begins with a half.
+    """
+    nodes = [item for item in items if item.path.name in NODES]
+    walks = [item for item in items if item.path.name in WALKS]
+    others = [item for item in items if item.path.name not in (*NODES, *WALKS)]
+    half = max(0, len(items) // 2 - len(nodes))
+    items[:] = nodes + others[:half] + walks + others[half:]

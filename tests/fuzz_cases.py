@@ -106,6 +106,7 @@ class Case:
         repr=False, default=None
     )  # deviations of the columns, or of their groups, with standardize
     n_targets: int = 1  # of the multinomial loss, its classes
+    device: str | None = None  # where estimators fit
 
     @property
     def n_features(self) -> int:
@@ -268,6 +269,13 @@ def draw_shared(seed: int, loss: str | None = None, constraint: str | None = Non
     fits = loss in REGRESSION or case.codes is not None
     calls = tuple(_shared_call(rng, fits, "tol" in base.ingredients) for _ in range(1 + (rng.random() < 0.2)))
     return replace(case, calls=calls)
+
+
+def on_device(case: Case, name: str) -> Case:
+    """The case on a device, where estimators are fitted and paths made; without calls where there is no estimator for it."""
+    fits = case.loss in REGRESSION or case.n_targets == 1 or case.codes is not None
+    calls = tuple(replace(call, kind="fit" if call.kind != "path" else "path") for call in case.calls if fits)
+    return replace(case, device=name, calls=calls)
 
 
 def draw_large(seed: int) -> Case:

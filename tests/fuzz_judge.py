@@ -7,9 +7,9 @@ import signal
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, spa
 from diht.constraints.groups import constrained
 from diht.losses import ALL_LOSSES, Loss
 from diht.solvers import SDIHT, SVRGHT, Auto
-from fuzz_cases import LOG_LINK, REGRESSION, Call, Case
+from fuzz_cases import LOG_LINK, REGRESSION, Call, Case, draw
 from fuzz_oracle import DIGITS, Oracle
 
 WRONG, OFF = Decimal("1e-6"), Decimal("1e-9")  # relative errors of an objective
@@ -106,7 +106,17 @@ class Answer:
     problem: Any = None
 
 
-def _loss(case: Case) -> Loss:
+def assert_true_bounds(seeds: Iterable[int], stated: Callable[[Case, Any], Problem]) -> None:
+    """Compare bounds with the best of all models: `stated` makes a problem of a case and its constraint, rows elsewhere."""
+    for seed in seeds:
+        case = replace(draw(seed), offset=None)
+        if case.n_targets == 1:
+            constraint = constrained(case.k, case.n_features, keep=case.keep, groups=case.groups, sign=case.sign)
+            result = solve(stated(case, constraint), "auto" if seed % 2 else "relaxed", max_iter=30)
+            assert result.lower_bound <= Oracle(case).best, case
+
+
+def loss_of(case: Case) -> Loss:
     known = ALL_LOSSES[case.loss]
     return known() if case.parameter is None else known(case.parameter)
 
@@ -116,7 +126,7 @@ def _problem(case: Case, k: int) -> Problem:
     return Problem(
         case.stored,
         case.y,
-        _loss(case),
+        loss_of(case),
         constraint,
         case.lam,
         case.weights,
@@ -147,7 +157,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
     estimator = (SparseRegressor if case.loss in REGRESSION else SparseClassifier)(
         k=case.k,
         lam=case.lam,
-        loss=_loss(case),
+        loss=loss_of(case),
         solver=_solver(call.solver),
         exact=call.exact,
         fit_intercept=case.fit_intercept,
@@ -158,6 +168,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
         keep=case.keep,
         groups=case.groups,
         sign=case.sign,
+        device=case.device,
     )
     offset = {} if case.offset is None else {"offset": case.offset}
     X = case.stored
@@ -166,7 +177,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
     predicted = np.asarray(estimator.predict(X, **offset))
     assert predicted.shape == y.shape
     assert np.all(np.isfinite(predicted)), "predictions that are no numbers"
-    problem = None if case.standardize else _problem(case, case.k)
+    problem = None if case.standardize or case.device is not None else _problem(case, case.k)
     result = estimator.result_
     return [
         Answer(
@@ -192,7 +203,7 @@ def _path(case: Case, call: Call) -> list[Answer]:
         case.y if case.codes is None else case.codes,
         ks=_ks(case),
         lams=case.lam,
-        loss=_loss(case),
+        loss=loss_of(case),
         sample_weight=case.weights,
         fit_intercept=case.fit_intercept,
         standardize=case.standardize,
@@ -202,6 +213,7 @@ def _path(case: Case, call: Call) -> list[Answer]:
         groups=case.groups,
         sign=case.sign,
         offset=case.offset,
+        device=case.device,
     )
     return [
         Answer(p.k, p.coef, p.intercept, True, p.objective, p.certificate, str(p.result.status)) for p in path.points
@@ -507,7 +519,7 @@ def program(case: Case, call: Call) -> Iterator[str]:
         yield f"{name} = {data}"
     convert = {"C": "np.ascontiguousarray", "F": "np.asfortranarray", "CSR": "sp.csr_array", "CSC": "sp.csc_array"}
     yield f"X = {convert[case.storage]}(X)"
-    loss = repr(_loss(case))
+    loss = repr(loss_of(case))
     structure = f"keep={case.keep}, groups={case.groups}, sign={case.sign}"
     common = f"fit_intercept={case.fit_intercept}, standardize={case.standardize}, tol={call.tol!r}, {structure}"
     solver = call.solver if call.solver.endswith("()") else repr(call.solver)

@@ -26,7 +26,8 @@ ROOMS: list[tuple[str, ...]] = [
     ("relaxation",),  # the relaxed problem, from sums and small matrices
     ("refit",),  # the best model on a support
     ("search",),  # supports
-    ("survival",),  # Cox's partial likelihood, which is no sum over samples
+    ("joint",),  # losses that are no sum over samples
+    ("survival",),  # Cox's partial likelihood
     ("solvers", "theory"),  # the methods, and the loop that drives them all
     ("datasets",),
     ("dask", "gpu"),  # rows on the workers of a cluster, on a device

@@ -199,6 +199,7 @@ def test_the_whole_grid_goes_on_where_it_was(tmp_path, monkeypatch):
     assert asked == [name for name in compare.DATASETS if name not in ("news20.binary", "reg")]
 
 
+@pytest.mark.slow
 def test_benchopt_runs_the_comparison(tmp_path, monkeypatch):
     pytest.importorskip("benchopt")
     from benchopt import run_benchmark

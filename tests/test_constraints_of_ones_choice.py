@@ -1,13 +1,31 @@
 """At most so many features of each group, and features that have costs: against enumeration."""
 
+import json
 from itertools import combinations
+from pathlib import Path as FilePath
 
 import numpy as np
+import pandas as pd
 import pytest
+from skops.io import dumps, loads
 
-from diht import Problem, SparseClassifier, SparseRegressor, certify, per_group, solve, within_budget
+from diht import (
+    Problem,
+    SparseClassifier,
+    SparseClassifierCV,
+    SparseRegressor,
+    SparseRegressorCV,
+    certify,
+    load_model,
+    per_group,
+    solve,
+    sparse_path,
+    within_budget,
+)
+from diht.cli import main
 from diht.constraints.base import Constraint
 from diht.constraints.groups import Structured, constrained
+from diht.estimators.shipping import SKOPS_TRUSTED
 from diht.losses import Hinge, Logistic, Loss, Poisson, Squared
 from diht.refit import refit
 
@@ -23,6 +41,14 @@ def supports(constraint: Constraint, d: int = D) -> list[np.ndarray]:
     """All that are allowed, with the features inside."""
     every = (np.isin(np.arange(d), chosen) for m in range(d + 1) for chosen in combinations(range(d), m))
     return [np.flatnonzero(mask) for mask in every if constraint.allows(mask.astype(float))]
+
+
+def largest_supports(constraint: Constraint) -> list[np.ndarray]:
+    """Those that no other one contains: the best model on any support is no better than that on one that contains it."""
+    every = [set(support.tolist()) for support in supports(constraint)]
+    return [
+        np.array(sorted(support), dtype=np.int64) for support in every if not any(support < other for other in every)
+    ]
 
 
 def nodes(constraint: Constraint, rng: np.random.Generator) -> list[Constraint]:
@@ -116,7 +142,7 @@ def test_solves_keep_to_it_find_the_best_and_bound_it(constraint: Constraint, lo
         free = constrained(D, D, sign=limits)
         constraint = Structured(constraint, np.arange(D), free.limits)
     problem = Problem(X, y, loss, constraint, 0.1, None, True)
-    best = min(refit(problem, support).objective for support in supports(constraint.unlimited))
+    best = min(refit(problem, support).objective for support in largest_supports(constraint.unlimited))
     for solver in ("auto", "branch", "relaxed", "diht"):
         result = solve(problem, solver, max_iter=None if solver in ("auto", "branch") else 40)
         assert constraint.allows(result.w)
@@ -136,7 +162,7 @@ def test_estimators_and_classes(constraint: Constraint) -> None:
     assert model.coef_[0] >= 0.0
     limits = constrained(D, D, sign=np.eye(D, dtype=int)[0]).limits
     problem = Problem(X, y, Squared(), Structured(constraint, np.arange(D), limits), 0.1, None, True)
-    best = min(refit(problem, support).objective for support in supports(constraint))
+    best = min(refit(problem, support).objective for support in largest_supports(constraint))
     assert model.lower_bound_ <= best * (1 + 1e-12)
     assert model.objective_ == pytest.approx(best, rel=1e-3)
     classes = np.digitize(y, np.quantile(y, [0.3, 0.7]))
@@ -144,8 +170,91 @@ def test_estimators_and_classes(constraint: Constraint) -> None:
     assert constraint.allows(np.abs(shared.coef_).sum(axis=0))
     with pytest.raises(ValueError, match=r"^keep and groups cannot be used where k is a constraint"):
         SparseRegressor(k=constraint, keep=[0]).fit(X, y)
-    with pytest.raises(ValueError, match="can be pickled, but not written to JSON or reported"):
-        model.to_json("nowhere.json")
+
+
+LEVELS = {"k": [1, 2, 3], "budget": [0.4, 1.5, 2.9, 4.0]}
+
+
+@both
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_paths_bound_every_point(constraint: Constraint, loss: str) -> None:
+    X, y = data(Squared(), 6)
+    y = y if loss == "squared" else np.where(y > 0.0, 1.0, -1.0)
+    path = sparse_path(X, y, ks=LEVELS[constraint.level_name], lams=[0.01, 0.1], loss=loss, constraint=constraint)
+    assert len(path) == 2 * len(LEVELS[constraint.level_name])
+    for point in path:
+        own = constraint.allowing(point.k)
+        problem = Problem(
+            X, y, Squared() if loss == "squared" else Logistic(), own, point.lam, None, True, scale=X.std(axis=0)
+        )
+        best = min(refit(problem, support).objective for support in supports(own))
+        assert own.allows(point.coef)
+        assert point.lower_bound <= best * (1 + 1e-12)
+        assert best * (1 - 1e-12) <= point.objective <= best * 1.02
+    objectives = [[point.objective for point in path.at(lam)] for lam in path.lams]
+    assert all(np.all(np.diff(row) <= 0.0) for row in objectives)
+    assert sparse_path(X, y, loss=loss, constraint=constraint).ks[-1] == constraint.level(D)
+    assert path.counted == ("features" if constraint.level_name == "k" else "budget")
+
+
+@both
+def test_files_reports_and_cross_validation(constraint: Constraint, tmp_path: FilePath) -> None:
+    X, y = data(Squared(), 7)
+    file, page = tmp_path / "model.json", tmp_path / "page.html"
+    levels = LEVELS[constraint.level_name]
+    chosen = SparseRegressorCV(levels, 0.1, cv=3, constraint=constraint, sign={0: 1}).fit(X, y)
+    assert chosen.best_k_ in levels
+    assert constraint.allowing(chosen.best_k_).allows(chosen.coef_)
+    by_hand = SparseRegressor(k=constraint.allowing(chosen.best_k_), lam=0.1, sign={0: 1}).fit(X, y)
+    assert by_hand.objective_ == pytest.approx(chosen.objective_, rel=1e-6)
+    for model in (chosen, by_hand, SparseClassifierCV(None, 0.1, criterion="bic", constraint=constraint).fit(X, y > 0)):
+        model.to_json(file)
+        read = load_model(file)
+        np.testing.assert_allclose(read.predict(X), model.predict(X), rtol=1e-12)
+        again = read.estimator_.k
+        assert str(again) == str(model._own_constraint)
+        assert again.stated() == constraint.stated()
+        reduced = read.reduced()
+        assert (
+            reduced.saved_.structure.refusal(reduced.saved_.support.tolist(), read.saved_.k, len(model.support_))
+            is None
+        )
+        for each in (model, read, reduced):
+            each.report(page)
+            assert str(again) in page.read_text()
+        trusted = loads(dumps(model), trusted=SKOPS_TRUSTED)
+        np.testing.assert_array_equal(trusted.predict(X), model.predict(X))
+    chosen.path_.report(page, X, y)
+    assert "budget" in page.read_text() or constraint.level_name == "k"
+
+
+def test_a_file_that_breaks_its_own_rule_is_refused(tmp_path: FilePath) -> None:
+    X, y = data(Squared(), 7)
+    for constraint, key, other, words in (
+        (CONSTRAINTS[0], "most", [0, 0, 0], "not allowed, where they are at most 4 features and 0 of each group"),
+        (CONSTRAINTS[2], "costs", [9.0] * D, "not allowed, where they are features that cost at most 4"),
+        (CONSTRAINTS[2], "costs", [-1.0] * D, "structure.rule.costs: expected 8 positive numbers"),
+        (CONSTRAINTS[0], "kind", "nothing", "structure.rule.kind"),
+    ):
+        SparseRegressor(k=constraint, lam=0.1).fit(X, y).to_json(tmp_path / "model.json")
+        content = json.loads((tmp_path / "model.json").read_text())
+        content["structure"]["rule"][key] = other
+        del content["checksum"]
+        (tmp_path / "model.json").write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=words):
+            load_model(tmp_path / "model.json")
+
+
+def test_the_command_certifies_such_a_model(tmp_path: FilePath, capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = data(Squared(), 8)
+    names = [f"c{j}" for j in range(D)]
+    pd.DataFrame(X[:, ::-1], columns=names[::-1]).assign(y=y).to_csv(tmp_path / "data.csv", index=False)
+    SparseRegressor(k=CONSTRAINTS[2], lam=0.1).fit(pd.DataFrame(X, columns=names), y).to_json(tmp_path / "model.json")
+    command = ["certify", str(tmp_path / "model.json"), str(tmp_path / "data.csv"), "--target", "y"]
+    assert main(command) == 0
+    assert "features that cost at most 4" in capsys.readouterr().out
+    assert main([*command, "--k", "1"]) == 2
+    assert "argument --k: the model" in capsys.readouterr().err
 
 
 def test_bad_input() -> None:
@@ -165,3 +274,9 @@ def test_bad_input() -> None:
         SparseRegressor(k=within_budget(3.0, [1.0, 2.0])).fit(X, y)
     with pytest.raises(ValueError, match=r"^groups must hold a label for each of the 8 features, got 3"):
         SparseRegressor(k=per_group(2, [0, 1, 1])).fit(X, y)
+    with pytest.raises(ValueError, match=r"^keep and groups cannot be used where constraint is a constraint"):
+        sparse_path(X, y, constraint=CONSTRAINTS[0], keep=[0])
+    with pytest.raises(ValueError, match=r"^ks must be budgets, positive and finite"):
+        sparse_path(X, y, constraint=CONSTRAINTS[2], ks=[-1.0])
+    with pytest.raises(ValueError, match=r"^budget must pay for one feature"):
+        SparseRegressorCV(constraint=CONSTRAINTS[2], ks=[0.1, 2.0]).fit(X, y)

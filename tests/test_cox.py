@@ -17,8 +17,8 @@ from diht import SparseCox
 from diht.constraints.base import Cardinality
 from diht.design import as_design
 from diht.estimators.cox import censored
+from diht.joint.solve import JointProblem, solve_joint
 from diht.survival.partial import PartialLikelihood
-from diht.survival.solve import CoxProblem, solve_cox
 
 TIES = ["efron", "breslow"]
 both = pytest.mark.parametrize("ties", TIES)
@@ -101,7 +101,9 @@ def test_value_slopes_and_curvature(ties: str, everything: bool) -> None:
         u = size * np.random.default_rng(1).standard_normal(len(X))
         value, slope = plain(given, ties, u)
         at = f.linear(f.levelled(u))
-        assert at.value == pytest.approx(value, rel=1e-12, abs=1e-12)
+        level = f.levelled(u)
+        touching = at.constant + float(at.gradient @ level)  # less what rounding can have added
+        assert value - 1e-7 <= touching <= value
         assert f.value(f.levelled(u)) == pytest.approx(value, rel=1e-12, abs=1e-12)
         assert np.allclose(at.gradient, slope, rtol=1e-9, atol=1e-13)
         assert np.all(np.abs(at.gradient - slope) <= at.gradient_error + 1e-15)
@@ -121,7 +123,7 @@ def test_value_slopes_and_curvature(ties: str, everything: bool) -> None:
 def test_bounds_are_true_in_exact_arithmetic(ties: str, everything: bool) -> None:
     """What is claimed is at most the value, in fifty digits, of the dual point of the same u; and little less."""
     X, given = data(2, n=14, d=4, everything=everything)
-    problem = CoxProblem(likelihood(given, ties), as_design(X, 1), X, Cardinality(2), 0.1)
+    problem = JointProblem(likelihood(given, ties), as_design(X, 1), X, Cardinality(2), 0.1)
     logs, pull = terms(given, ties)
     rng, n = np.random.default_rng(0), len(X)
     with mp.workdps(50):
@@ -151,9 +153,9 @@ def test_bounds_are_true_in_exact_arithmetic(ties: str, everything: bool) -> Non
 def test_against_every_support(ties: str, seed: int, k: int, lam: float, everything: bool) -> None:
     X, given = data(seed, everything=everything)
     least, support = best(X, given, ties, k, lam)
-    problem = CoxProblem(likelihood(given, ties), as_design(X, 1), X, Cardinality(k), lam)
+    problem = JointProblem(likelihood(given, ties), as_design(X, 1), X, Cardinality(k), lam)
     for nodes in (1, np.inf):
-        fit, bound, _ = solve_cox(problem, 1e-7, nodes, lambda: False)
+        fit, bound, _ = solve_joint(problem, 1e-7, nodes, lambda: False)
         assert fit.value >= least - 1e-10
         assert bound <= least + 1e-10
         assert len(fit.support) <= k

@@ -982,7 +982,9 @@ def _fitted(seed):
 
 
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("backend", ["threads", pytest.param("fork", marks=pytest.mark.linux), "loky"])
+@pytest.mark.parametrize(
+    "backend", ["threads", pytest.param("fork", marks=pytest.mark.linux), pytest.param("loky", marks=pytest.mark.slow)]
+)
 def test_fits_side_by_side_are_the_same(backend):
     expected = [_fitted(seed) for seed in range(4)]
     if backend == "fork":

@@ -257,6 +257,7 @@ def kill_when(process: subprocess.Popen, path: Path, more_than: int) -> None:
     process.wait()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on(tmp_path: Path) -> None:
     script, folder = tmp_path / "killed.py", tmp_path / "killed"
     script.write_text(KILLED)

@@ -241,7 +241,7 @@ def test_rows_in_blocks_and_constraints(loss: Loss) -> None:
         blocks = Problem(row_blocks([X[:11], X[11:]]), y, loss, constrained(2, 6, **given), 0.1, None, True)
         here, there = solve(whole), solve(blocks)
         assert there.objective == pytest.approx(here.objective, rel=1e-6)
-        supports = (np.array(s, dtype=np.int64) for m in range(7) for s in combinations(range(6), m))
+        supports = (np.array(s, dtype=np.int64) for m in range(2, 5) for s in combinations(range(6), m))
         allowed = [s for s in supports if whole.constraint.allows(np.isin(np.arange(6), s).astype(float))]
         best = min(refit(whole, s).objective for s in allowed)
         assert max(here.lower_bound, there.lower_bound) <= best * (1 + 1e-12)

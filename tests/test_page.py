@@ -472,8 +472,7 @@ def browser():
 
 
 @needs_browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True)], ids=["360-light", "1280-dark"])
 @pytest.mark.parametrize("name", ROW_SETS)
 def test_in_a_browser(browser, tmp_path, name, width, dark):
     rows = ROW_SETS[name]()

@@ -116,7 +116,7 @@ def test_a_path_is_about_as_good_as_a_fit_at_every_point(loss, shape):
     X, y = wide(*shape)
     if loss == "logistic":
         y = np.where(y > 0, 1.0, -1.0)
-    path = sparse_path(X, y, ks=range(1, 12, 2), lams=0.3, loss=loss, standardize=False)
+    path = sparse_path(X, y, ks=[1, 5, 11], lams=0.3, loss=loss, standardize=False)
     for point in path:
         result = solve(Problem(X, y, loss, point.k, point.lam, None, True), Auto(branching=False))
         assert point.objective <= result.objective * (1 + 1e-3)

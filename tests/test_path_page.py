@@ -171,8 +171,7 @@ def browser():
 
 
 @needs_browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1300])
+@pytest.mark.parametrize(("width", "dark"), [(390, False), (1300, True)], ids=["390-light", "1300-dark"])
 def test_in_a_browser(browser, page, width, dark):
     path, _, file = page
     browser.open(file, width=width, dark=dark)

@@ -457,3 +457,33 @@ def test_a_stop_leaves_the_model_as_it_is(loss):
     best = fit.w
     assert primal(problem, best) <= primal(problem, stopped) <= primal(problem, w) * (1 + 1e-12)
     np.testing.assert_allclose(u, X @ stopped, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["normal", "binary", "sorted", "weighted", "far"])
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "smoothed_hinge", "quantile(q=0.9)"])
+def test_many_samples_are_fitted_to_a_closed_gap(loss, kind):
+    """Of many samples a few are seen one by one, or Newton's method ends the work: the dual point proves the model, in numpy."""
+    rng = np.random.default_rng(len(kind))
+    n, lam = 12_000, 1e-3
+    X = rng.standard_normal((n, 3))
+    if kind == "binary":
+        X = (X > 0.5).astype(float)
+    if kind == "far":
+        X = 30.0 * X + 5.0
+    score = X @ np.array([1.0, -0.5, 0.2]) + 0.5
+    y = score + rng.standard_normal(n) if loss.startswith("q") else np.where(score > rng.logistic(size=n), 1.0, -1.0)
+    order = np.argsort(y) if kind == "sorted" else np.arange(n)
+    weights = rng.choice([0.0, 1.0, 5.0], n) if kind == "weighted" else None
+    problem = Problem(X[order], y[order], loss, k=3, lam=lam, sample_weight=weights, fit_intercept=True)
+    fit = refit(problem, np.arange(3), rtol=1e-10)
+    exact = refit(problem, np.arange(3))
+    assert abs(fit.objective - exact.objective) <= 1e-9 * exact.objective
+    end = problem.samples.central_path(problem.loss.pieces, lam, True, 1e-10)
+    alpha, s = end.alpha, problem.samples.s
+    low, high = problem.loss.domain(problem.samples.y)
+    assert np.all((alpha >= low) & (alpha <= high))
+    assert abs(s @ alpha) <= 1e-9
+    pull = problem.samples.pull(alpha)
+    dual = -s @ problem.loss.conjugate(alpha, problem.samples.y) - pull @ pull / (2.0 * lam)
+    assert dual <= exact.objective * (1.0 + 1e-9)
+    assert exact.objective - dual <= 1e-8 * exact.objective

@@ -203,11 +203,17 @@ def test_unknown_classes(tmp_path):
 # the command
 
 
-@pytest.fixture
-def files(tmp_path):
+@pytest.fixture(scope="module")
+def plain_model():
     frame = FRAME.rename(columns={EVIL[3]: "plain"}).assign(target=WORDS)
+    return frame, SparseClassifier(k=2).fit(frame.drop(columns="target"), WORDS)
+
+
+@pytest.fixture
+def files(plain_model, tmp_path):
+    frame, model = plain_model
     frame.to_csv(tmp_path / "data.csv", index=False)
-    SparseClassifier(k=2).fit(frame.drop(columns="target"), WORDS).to_json(tmp_path / "model.json")
+    model.to_json(tmp_path / "model.json")
     return tmp_path
 
 
@@ -276,8 +282,7 @@ def browser():
 
 
 @needs_browser
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True)], ids=["360-light", "1280-dark"])
 def test_in_a_browser(browser, report, width, dark):
     path = report[-1]
     browser.open(path, width=width, dark=dark)

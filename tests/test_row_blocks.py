@@ -55,8 +55,15 @@ def cut(X: np.ndarray, seed: int, convert=np.ascontiguousarray) -> RowBlocks:
     return row_blocks([convert(block) for block in np.split(X, np.sort(np.append(cuts, cuts[0])))], n_threads=2)
 
 
-@pytest.mark.parametrize("convert", [np.asfortranarray, sp.csr_array], ids=["dense", "CSR"])
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+# Each loss with one kind of storage, and with the other.
+STORED = [
+    pytest.param(loss, convert, id=f"{loss.name}-{name}", marks=() if (i + j) % 2 else pytest.mark.slow)
+    for i, loss in enumerate(LOSSES)
+    for j, (name, convert) in enumerate([("dense", np.asfortranarray), ("CSR", sp.csr_array)])
+]
+
+
+@pytest.mark.parametrize(("loss", "convert"), STORED)
 def test_auto_has_the_same_objective_and_bound(loss: Loss, convert) -> None:
     X, y, weights = data(loss, 3)
     scale = X.std(axis=0)
@@ -173,7 +180,7 @@ def test_a_certificate_is_the_same_wherever_the_rows_are(loss: Loss, fit_interce
 @pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: type(solver).__name__)
 @pytest.mark.parametrize("loss", SOME_LOSSES)
 def test_methods_never_see_a_row(loss: Loss, solver: Solver, fit_intercept: bool) -> None:
-    X, y, weights = data(loss, 5) if loss.name in QUICK else data(loss, 5, n=40, d=7)
+    X, y, weights = data(loss, 5, n=40, d=7)
     problem = Problem(cut(X, 7), y, loss, 3, 0.1, weights, fit_intercept)
     here, apart = (solve(one, solver, max_iter=60) for one in (problem, opaque(problem)))
     assert apart.objective == pytest.approx(here.objective, rel=1e-6)
@@ -183,7 +190,7 @@ def test_methods_never_see_a_row(loss: Loss, solver: Solver, fit_intercept: bool
 @pytest.mark.parametrize("given", CONSTRAINTS, ids=str)
 @pytest.mark.parametrize(
     ("name", "max_iter"),
-    [("squared", None), ("logistic", None), ("hinge", 12), pytest.param("hinge", None, marks=pytest.mark.slow)],
+    [("squared", None), ("logistic", None), ("hinge", 3), pytest.param("hinge", None, marks=pytest.mark.slow)],
 )
 def test_searches_under_constraints_never_see_a_row(name: str, max_iter: int | None, given: dict) -> None:
     X, y, _ = data(as_loss(name), 9)

@@ -64,7 +64,7 @@ def test_a_stored_tree_proves_what_it_claims(loss: Loss, intercept: bool, method
 @pytest.mark.parametrize("loss", LOSSES, ids=str)
 def test_leaves_hold_nothing_as_long_as_the_samples(loss: Loss) -> None:
     for n in (20, 400):
-        for leaf in tree(noisy(loss, n), max_nodes=12).leaves:
+        for leaf in tree(noisy(loss, n), max_nodes=6).leaves:
             assert leaf.proof is None or isinstance(leaf.proof, ShiftedPoint | Rule)
             assert len(pickle.dumps(leaf)) < 2000
 

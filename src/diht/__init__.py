@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from diht.estimators.cross_validation import SparseClassifierCV, SparseRegressorCV
     from diht.estimators.inference import bootstrap, debiased, stability_selection
     from diht.estimators.near import near_optimal
+    from diht.estimators.ordinal import SparseOrdinalClassifier
     from diht.estimators.path import sparse_path
     from diht.estimators.scorecard import scorecard
     from diht.estimators.shipping import SKOPS_TRUSTED
@@ -39,6 +40,7 @@ __all__ = [
     "SparseClassifier",
     "SparseClassifierCV",
     "SparseCox",
+    "SparseOrdinalClassifier",
     "SparseRegressor",
     "SparseRegressorCV",
     "TableEncoder",
@@ -64,6 +66,7 @@ _HOMES = {
     "SparseClassifier": "diht.estimators",
     "SparseClassifierCV": "diht.estimators.cross_validation",
     "SparseCox": "diht.estimators.cox",
+    "SparseOrdinalClassifier": "diht.estimators.ordinal",
     "SparseRegressor": "diht.estimators",
     "SparseRegressorCV": "diht.estimators.cross_validation",
     "TableEncoder": "diht.estimators.table_encoder",

@@ -13,6 +13,7 @@ from diht.constraints.base import Cardinality, Constraint, as_constraint
 from diht.constraints.groups import over_targets
 from diht.constraints.limits import Limits
 from diht.design import LARGEST, Design, Features, affine, as_design
+from diht.design.base import SMALLEST, UNIT
 from diht.design.gram import PreciseGram
 from diht.losses import Loss, Squared, as_loss
 from diht.numerics.exact import dot, two_sum
@@ -22,7 +23,7 @@ __all__ = ["Problem", "Targets", "finite_vector", "normalised_weights", "positiv
 
 Vector = NDArray[np.float64]
 
-_PAIRWISE = 64.0 * 2.0**-53  # relative error of numpy's pairwise sum over fewer than 2^40 terms
+_PAIRWISE = 64.0 * UNIT  # relative error of numpy's pairwise sum over fewer than 2^40 terms
 
 
 class Targets(NamedTuple):
@@ -332,7 +333,7 @@ class Problem:
     @cached_property
     def underflow_norm(self) -> float:
         """Constraint norm of what X'c can lose by underflow, whatever the size of c."""
-        lost = self.design.rmatvec_error(0.0) + 2.0**-1074 * np.sqrt(self.shape[0]) * self.design.column_norms()
+        lost = self.design.rmatvec_error(0.0) + SMALLEST * np.sqrt(self.shape[0]) * self.design.column_norms()
         return self._norm(lost)
 
     @cached_property

@@ -36,6 +36,7 @@ from diht.relaxation.box import minimum_within
 from diht.relaxation.engines import NewtonEngine
 from diht.relaxation.smoothing import Central, Moreau
 from diht.samples import Intercept, Rows, Samples
+from diht.samples.central_path import LONG, some_rows
 from diht.samples.newton import Smooth, newton_minimum, smoothed_minimum
 
 __all__ = ["Objective", "never", "refit"]
@@ -61,8 +62,9 @@ _HALVINGS = tuple(
 )  # on a flat part of the loss a step may be too long by its curvature over lam
 _MAX_KINKS = 1000  # samples at kinks up to which their linear equations are solved
 _GAMMAS = tuple(10.0**-i for i in range(8))
-_TAUS = tuple(0.1**i for i in range(2, 15))  # barriers of a loss with kinks, in the same units
+_TAUS = tuple(0.1**i for i in range(3, 15))  # barriers of a loss with kinks, in the same units
 _EXACT = 1e-13  # relative gap beyond which there is nothing to gain
+_ROUGH = 1e-3  # relative gap of a model of some of the samples, from which all are fitted
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _SINGULAR = 1e-12  # share of a column that is independent of those before it, below which rounding may be all of it
 _FASTER = 0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic
@@ -294,8 +296,17 @@ class Objective:
 
 def _interior(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
-    pieces = objective.loss.pieces
+    pieces, part, problem = objective.loss.pieces, objective.part, objective.problem
     assert pieces is not None
+    if pieces.mu > 0.0 and part.size > LONG:  # few steps of Newton's method from the model of some samples
+        some = part.taken(some_rows(part.size))
+        end = some.central_path(pieces, problem.lam, problem.fit_intercept, _ROUGH)
+        fit = objective.model(end.x, end.b)
+        for accuracy in (rtol, 0.0):
+            fit = _newton(replace(objective, many=True), fit.values, fit.b, accuracy)
+            left = np.square(objective.gradient(fit)).sum() / (2.0 * problem.lam)  # as P is lam-strongly convex
+            if left <= max(rtol, _HIDDEN) * abs(fit.objective):
+                return fit
     best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
     if best.objective - bound <= max(rtol, _HIDDEN) * abs(best.objective):
         return best
@@ -389,13 +400,12 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
 def _in_few_looks(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Do so in few round trips where rows are in other processes; where that ends short of the optimum, as ever from there."""
     problem, part, loss = objective.problem, objective.part, objective.loss
-    design = part.design
-    dense = part if design.gram_cost() <= 0.5 * design.dense_gram_cost() else part.formed()
+    dense = part.formed_if_shorter()
     given = problem.lam, problem.fit_intercept, (x, float(b)), rtol
     if loss.differentiable:
         seen, done = newton_minimum(dense, loss, *given)
     else:
-        seen, done = smoothed_minimum(dense, loss, _smooth(loss, part.target_size), *given)
+        seen, done = smoothed_minimum(dense, loss, _smooth(loss, problem.samples.target_size), *given)
     if not done:
         return (_newton if loss.differentiable else _smoothed)(objective, seen.x, seen.b, rtol)
     return Fit(problem.shape[1], objective.support, seen.x, seen.b, seen.objective, part.margins(seen.x, seen.b))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, BoundWithoutProof, Screening
+from diht.design.base import UNIT
 from diht.numerics.digits import percent, rounded_down, shown
 from diht.numerics.traffic import Traffic, Trips
 from diht.status import Status, relative
@@ -32,7 +33,6 @@ __all__ = [
 ]
 
 Vector = NDArray[np.float64]
-_U = 2.0**-53  # unit roundoff of float64
 _NAMED = 20  # features of a result in a notebook
 Indices = NDArray[np.int64]
 
@@ -312,9 +312,9 @@ class NormBound:
         """Take the best of the bounds of larger ridges, and that of all models; see `Certificate.for_norm`."""
         if isinstance(factor, bool) or not isinstance(factor, Real) or not 1.0 <= factor < np.inf:
             raise ValueError(f"factor must be a number, 1 or more, got {factor!r}")
-        radius = float(float(factor) * norm * (1.0 + 4.0 * _U))
+        radius = float(float(factor) * norm * (1.0 + 4.0 * UNIT))
         bounds = [(B, 0.5 * e * radius * radius) for e, B in larger_ridges if radius < np.inf]
-        lowered = [B - less - 8.0 * _U * (abs(B) + less) for B, less in bounds]
+        lowered = [B - less - 8.0 * UNIT * (abs(B) + less) for B, less in bounds]
         return cls(float(factor), radius, objective, float(max([of_all, *lowered])), of_all)
 
     @property

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.persistence.document import Node, parse
+from diht.persistence.joint import TASKS, read_joint
 from diht.persistence.model import SavedModel
 from diht.persistence.schema import read_model, write_model
 from diht.tables.frame import is_frame
@@ -214,7 +216,7 @@ def _rows(X: Any) -> Any:
     return np.asarray(X, dtype=np.float64)
 
 
-def load_model(path: str | os.PathLike[str]) -> Predictor:
+def load_model(path: str | os.PathLike[str]) -> Any:
     """Read a model that `to_json` or ``diht fit`` wrote; no code of the file is run.
 
     Parameters
@@ -224,9 +226,10 @@ def load_model(path: str | os.PathLike[str]) -> Predictor:
 
     Returns
     -------
-    Predictor
-        Fitted: it predicts with numpy alone, from the columns of its own features. It selects, reports and converts as the original
-        does, and has `objective_`, `lower_bound_` and `gap_`; as an estimator of scikit-learn it is in `estimator_`. What else the
+    Predictor, SparseCox or SparseOrdinalClassifier
+        Fitted; the last two as they were, but for their training samples. A predictor needs numpy alone, and the columns of its own
+        features. It selects, reports and converts as the original does, and has `objective_`, `lower_bound_` and `gap_`; as an
+        estimator of scikit-learn it is in `estimator_`. What else the
         file says is in `saved_` (a `diht.report.SavedModel`). The proof of the bound is not in the file: there is no `certificate_`
         and no `result_`. From a million features on `coef_` is sparse (`densify` changes that).
 
@@ -235,4 +238,10 @@ def load_model(path: str | os.PathLike[str]) -> Predictor:
     ValueError
         In one line that names the file and the place, if it is damaged in any way.
     """
-    return Predictor(read_model(os.fspath(path)))
+    file = os.fspath(path)
+    content = parse(file)
+    if isinstance(content, dict) and content.get("task") in TASKS:
+        from diht.estimators.ordinal import joint_model_of
+
+        return joint_model_of(read_joint(Node(content, "", file)))
+    return Predictor(read_model(file))

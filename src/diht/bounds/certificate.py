@@ -21,6 +21,7 @@ from diht.bounds.duality import (
     upper_bound,
 )
 from diht.constraints.limits import Limits
+from diht.design.base import UNIT
 from diht.numerics.exact import CLEAR
 from diht.problem import Problem
 from diht.result import Certificate, Result, Status, relative, used
@@ -31,7 +32,6 @@ __all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
 Vector = NDArray[np.float64]
 R = TypeVar("R", bound=Result)
 
-_U = 2.0**-53  # unit roundoff of float64
 _ROUNDED = 1e-7  # of the objective: what rounding a model to float32 may cost, whatever the tolerance
 
 
@@ -153,7 +153,7 @@ class _Predicted:
         u = samples.map(lambda y, s, r: r + y, at) if targets else at
 
         def losses(y: Vector, at: Vector, error: Vector) -> Vector:
-            e = error + 4.0 * _U * np.abs(at)
+            e = error + 4.0 * UNIT * np.abs(at)
             near = np.maximum(value(at - e, y), value(at + e, y)) if of_residuals else loss.largest_near(at, e, y)
             found: Vector = near
             return found
@@ -189,7 +189,7 @@ def certificate_of(problem: Problem, coef: NDArray[Any], intercept: Intercept, k
         support=used(problem.shaped(w)),
         attained=max(predicted.objective, predicted.attained),
         screening=_of_features(problem, screening),
-        norm=float(np.linalg.norm(w)) * (1.0 + (2.0 * np.count_nonzero(w) + 8.0) * _U),
+        norm=float(np.linalg.norm(w)) * (1.0 + (2.0 * np.count_nonzero(w) + 8.0) * UNIT),
     )
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.base import SMALLEST, UNIT
 from diht.losses import Loss
 from diht.samples import Intercept, Rows, added
 
@@ -56,9 +57,7 @@ __all__ = [
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_U = 2.0**-53  # unit roundoff of float64
 _HALVINGS = 60  # of a dual point: beyond, the bound is nothing but rounding
-_TINY = 2.0**-1074  # what a product that underflows may lose
 # Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.
 _ELEMENTWISE, _PAIRWISE = 16.0, 64.0
 WITHOUT_PROOF = (
@@ -400,12 +399,12 @@ class _Repair(NamedTuple):
         at most t times the entropy, and a row moves by at most :math:`\sqrt 2 t`.
         """
         parts = problem.samples.each(_ClassSums.of, alpha)
-        eta = max(part.eta for part in parts) + 4.0 * problem.n_targets * _U
+        eta = max(part.eta for part in parts) + 4.0 * problem.n_targets * UNIT
         shares, left, sizes = np.sum([part.sums for part in parts], axis=0)
         total, norm = float(shares.sum()) * (1.0 + 1e-9), _norm(np.array([part.norm for part in parts]))
         shift = 0.0
         if problem.fit_intercept:
-            delta = np.abs(left) + 2.0 * eta * total + (_PAIRWISE + 2.0) * _U * sizes
+            delta = np.abs(left) + 2.0 * eta * total + (_PAIRWISE + 2.0) * UNIT * sizes
             shift = float(np.max(delta / shares)) * (1.0 + 1e-8)
         if not (shift < 1.0 and eta < 0.1):
             return cls(np.inf, np.inf)
@@ -453,15 +452,15 @@ def lower_bound(problem: Problem, alpha: Rows, g: Vector | None = None, value_of
             value_of_g = problem.pull_constraint.value(samples.pull(alpha) if g is None else g)
         value = -sums.conjugate - value_of_g / (2.0 * lam)
         error = _gradient_error(problem, sums.norm)
-        lost = (_ELEMENTWISE + _PAIRWISE) * _U * sums.terms
+        lost = (_ELEMENTWISE + _PAIRWISE) * UNIT * sums.terms
         repair = _Repair.of(problem, alpha, list(map(_DualSums.of_all, samples.per_intercept(blocks))), sums)
         error += repair.moved * problem.column_norm
         lost += repair.cost
-        relative = (problem.constraint.size + 16.0) * _U
-        norm = np.sqrt(value_of_g + problem.constraint.size * _TINY)
-        lost += 4.0 * samples.size * _TINY
+        relative = (problem.constraint.size + 16.0) * UNIT
+        norm = np.sqrt(value_of_g + problem.constraint.size * SMALLEST)
+        lost += 4.0 * samples.size * SMALLEST
         lost += ((norm * (1.0 + relative) + error) ** 2 * (1.0 + relative) - value_of_g) / (2.0 * lam)
-        safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
+        safe = value - lost - 8.0 * UNIT * (abs(value) + abs(lost))
     bound = Bound(float(safe) + 0.0, alpha, float(value - safe)) if np.isfinite(safe) else None
     return bound if bound is not None and bound.claimed >= trivial else Bound(trivial, samples.full(0.0), 0.0)
 
@@ -517,7 +516,7 @@ def upper_bound(problem: Problem, w: Vector, b: Intercept = 0.0, u: Rows | None 
 
     def losses(y: Vector, u: Vector) -> Vector:
         # The sum with b is rounded once, and so are u - e and u + e, and each w_j that was a quotient.
-        largest: Vector = loss.largest_near(u, off + 4.0 * _U * np.abs(u), y)
+        largest: Vector = loss.largest_near(u, off + 4.0 * UNIT * np.abs(u), y)
         return largest
 
     return rounded_objective(problem, w, losses, u)
@@ -532,9 +531,9 @@ def rounded_objective(problem: Problem, w: Vector, losses: Callable[..., Vector]
 
     with np.errstate(over="ignore", invalid="ignore"):
         sizes, values = zip(*problem.samples.each(sums, *rows), strict=True)
-        ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * _U)
-        total = added(values) + ridge + 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * (added(sizes) + ridge)
-        total += (4.0 * problem.samples.size + problem.lam * problem.constraint.size) * _TINY
+        ridge = 0.5 * problem.lam * float(w @ w) * (1.0 + (np.count_nonzero(w) + 16.0) * UNIT)
+        total = added(values) + ridge + 2.0 * (_ELEMENTWISE + _PAIRWISE) * UNIT * (added(sizes) + ridge)
+        total += (4.0 * problem.samples.size + problem.lam * problem.constraint.size) * SMALLEST
     return total if np.isfinite(total) else np.inf
 
 
@@ -616,23 +615,23 @@ def screen(problem: Problem, bound: Bound, g: Vector) -> Screening:
         g = np.zeros_like(g)
     constraint = problem.pull_constraint
     # A term is a square, or with limits a product of three rounded numbers.
-    squares, lost = np.square(constraint.magnitudes(g)), 4.0 * _U * (constraint.unit_size + 1.0)
+    squares, lost = np.square(constraint.magnitudes(g)), 4.0 * UNIT * (constraint.unit_size + 1.0)
     if constraint.limits is not None and not constraint.limits.is_cone:
         lost *= 2.0
     falls = (_raised(bound.value, fall, squares, problem.lam, lost) for fall in constraint.forcing(g))
     return Screening(*falls)
 
 
-def _raised(value: float, fall: Vector, squares: Vector, lam: float, lost: float = 8.0 * _U) -> Vector:
+def _raised(value: float, fall: Vector, squares: Vector, lam: float, lost: float = 8.0 * UNIT) -> Vector:
     """Return value + fall / (2 lam), rounded down; a difference of two squares, one of them given, each off by `lost`."""
-    fall = np.maximum((1.0 - lost) * fall - lost * squares - 8.0 * _TINY, 0.0)
-    raised = value + ((1.0 - 16.0 * _U) * fall / (2.0 * lam) - 16.0 * _U * abs(value) - _TINY)
+    fall = np.maximum((1.0 - lost) * fall - lost * squares - 8.0 * SMALLEST, 0.0)
+    raised = value + ((1.0 - 16.0 * UNIT) * fall / (2.0 * lam) - 16.0 * UNIT * abs(value) - SMALLEST)
     return np.maximum(raised, value)
 
 
 def _excess(bounds: Vector, objective: float) -> Vector:
     """Return what bounds exceed an objective by, rounded down but never to zero: that is for where nothing is proved."""
-    return np.maximum(bounds - objective, 0.0) * (1.0 - 2.0 * _U) if np.isfinite(objective) else np.zeros_like(bounds)
+    return np.maximum(bounds - objective, 0.0) * (1.0 - 2.0 * UNIT) if np.isfinite(objective) else np.zeros_like(bounds)
 
 
 def _norm(c: Vector) -> float:
@@ -646,6 +645,6 @@ def _imbalance(positive: float, negative: float) -> float:
 
     The positive entries sum to `positive` and the others to ``-negative``, each up to rounding.
     """
-    rounding = (_PAIRWISE + 2.0) * _U * (positive + negative)
+    rounding = (_PAIRWISE + 2.0) * UNIT * (positive + negative)
     delta, side = abs(positive - negative) + rounding, max(positive, negative)
     return 0.0 if side == 0.0 else min(1.0, delta / (side * (1.0 - 1e-9)))

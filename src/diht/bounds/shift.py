@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.bounds.duality import _ELEMENTWISE, _PAIRWISE, _TINY, _U, Bound, Indices, Screening, Vector, _norm, _raised
+from diht.bounds.duality import _ELEMENTWISE, _PAIRWISE, Bound, Indices, Screening, Vector, _norm, _raised
 from diht.bounds.rule import SparseVector
 from diht.constraints.base import Constraint
-from diht.design.base import gamma
+from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram
 from diht.numerics.exact import CLEAR
 from diht.samples import Rows, added
@@ -164,7 +164,7 @@ class _Scaled:
         B, n = self.matrix.copy(), len(self.scale)
         diagonal, shift = B.diagonal().copy(), ridges / self.scale**2
         margin = self.error + float(gamma(2 * n + 16)) * float(np.abs(diagonal).sum())
-        margin += 16.0 * _U * float((diagonal + shift).max()) + n * 2.0**-1000
+        margin += 16.0 * UNIT * float((diagonal + shift).max()) + n * 2.0**-1000
         left = diagonal - shift - margins * margin
         if not (np.isfinite(margin) and np.all(left > 0.0)):
             return False
@@ -254,7 +254,7 @@ class ShiftedBound(Bound):
         constraint = problem.constraint
         evaluated = _evaluate(problem, self.p, self.ridges, self.features, constraint)
         constraint = constraint.times(roots_among(problem, self.ridges, self.features))
-        squares, lost = np.square(constraint.magnitudes(evaluated.c)), 8.0 * _U * (constraint.unit_size + 1.0)
+        squares, lost = np.square(constraint.magnitudes(evaluated.c)), 8.0 * UNIT * (constraint.unit_size + 1.0)
         without, within = (
             np.minimum(_raised(evaluated.safe, fall, squares, 0.5, lost), self.ceiling)
             for fall in constraint.forcing(evaluated.c)
@@ -396,19 +396,21 @@ def _from_data(problem: Problem, p: Vector, ridges: Vector, features: Indices, c
         sums = _ResidualSums.of_all(samples.each(_ResidualSums.of, r))
         heaviest = samples.heaviest
         e = 2.0 * float(gamma(len(support) + 32)) * (float(np.abs(p) @ design.read_norms()) + sums.norm_y) * 1.01
-        e += 4.0 * _U * sums.norm_r + (len(support) + 16.0) * np.sqrt(n) * _TINY
-        imbalance = abs(sums.left) + _PAIRWISE * _U * sums.sizes if problem.fit_intercept else 0.0
+        e += 4.0 * UNIT * sums.norm_r + (len(support) + 16.0) * np.sqrt(n) * SMALLEST
+        imbalance = abs(sums.left) + _PAIRWISE * UNIT * sums.sizes if problem.fit_intercept else 0.0
         q = samples.pull(r)
-        drift = 1.01 * (heaviest * e + np.sqrt(heaviest) * imbalance + np.sqrt(n) * _TINY)
+        drift = 1.01 * (heaviest * e + np.sqrt(heaviest) * imbalance + np.sqrt(n) * SMALLEST)
         bent = np.zeros_like(p)
         bent[features] = (ridges - 0.5 * problem.lam) * p[features]
         error = (
             2.0 * design.rmatvec_error(sums.norm)
             + design.column_norms() * drift
-            + 8.0 * _U * (np.abs(q) + np.abs(bent))
+            + 8.0 * UNIT * (np.abs(q) + np.abs(bent))
         )
         terms = np.concatenate([[sums.square], 2.0 * p * q, bent * p])
-        lost = 2.0 * (_ELEMENTWISE + _PAIRWISE) * _U * float(np.sum(np.abs(terms))) + 8.0 * (len(terms) + n) * _TINY
+        lost = (
+            2.0 * (_ELEMENTWISE + _PAIRWISE) * UNIT * float(np.sum(np.abs(terms))) + 8.0 * (len(terms) + n) * SMALLEST
+        )
         lost += 1.01 * (
             imbalance * imbalance + 2.0 * np.sqrt(heaviest * sums.square) * e + 2.0 * float(np.abs(p) @ error)
         )
@@ -457,9 +459,9 @@ def _from_gram(
         bent = (ridges - 0.5 * problem.lam) * p[features]
         square, size = float(bent @ p[features]), float(np.abs(bent) @ np.abs(p[features]))
         c = left + bent
-        off = off + 8.0 * _U * (np.abs(left) + np.abs(bent))
-        lost += ((_PAIRWISE + _ELEMENTWISE) * _U + 2.0 * float(gamma(len(features) + 4))) * (abs(total) + size)
-        lost += 8.0 * len(p) * _TINY
+        off = off + 8.0 * UNIT * (np.abs(left) + np.abs(bent))
+        lost += ((_PAIRWISE + _ELEMENTWISE) * UNIT + 2.0 * float(gamma(len(features) + 4))) * (abs(total) + size)
+        lost += 8.0 * len(p) * SMALLEST
         return _less_rounding(problem, ridges, features, constraint, r, c, off, total + square, lost)
 
 
@@ -477,13 +479,16 @@ def _less_rounding(
     """B(p) from c, off by `off`, and from the sum of its other terms, off by `lost`."""
     c, error, roots = np.zeros(problem.shape[1]), np.zeros(problem.shape[1]), np.sqrt(ridges)
     constraint = constraint.times(roots_among(problem, ridges, features))
-    c[features], error[features] = on_features / roots, (off + 4.0 * _TINY) / roots * (1.0 + 8.0 * _U) + 4.0 * _TINY
+    c[features], error[features] = (
+        on_features / roots,
+        (off + 4.0 * SMALLEST) / roots * (1.0 + 8.0 * UNIT) + 4.0 * SMALLEST,
+    )
     squares = constraint.value(c)
     value = total - squares
-    relative = (constraint.size + 24.0) * _U
-    nu = np.sqrt(squares + constraint.size * _TINY) * (1.0 + relative) + _norm_of(constraint.unlimited, error)
+    relative = (constraint.size + 24.0) * UNIT
+    nu = np.sqrt(squares + constraint.size * SMALLEST) * (1.0 + relative) + _norm_of(constraint.unlimited, error)
     lost += nu**2 * (1.0 + relative) - squares
-    safe = value - lost - 8.0 * _U * (abs(value) + abs(lost))
+    safe = value - lost - 8.0 * UNIT * (abs(value) + abs(lost))
     return _Evaluated(r, c, float(value), float(safe) if np.isfinite(safe) else -np.inf)
 
 

@@ -77,11 +77,10 @@ def _own_model(arguments: argparse.Namespace) -> tuple[SavedModel, Table]:
         raise ValueError(
             f"argument --loss: {loss.name} is for {loss.task}, the model of {arguments.model} for {model.task}"
         )
-    most = max(model.structure.counted(support.tolist()) for support in model.supports)
     return replace(
         model,
         loss=loss.of_classes() if model.shared and model.classes is not None else loss,
-        k=_k_for(arguments, model.k, model.n_features, most),
+        k=_level_for(arguments, model),
         lam=arguments.lam or model.lam,
         standardize=model.standardize if arguments.standardize is None else arguments.standardize,
     ), table
@@ -159,6 +158,19 @@ def _place(name: str | int, named: dict[str, int], d: int, zero_based: bool | No
         number = name if named else name.removeprefix("feature ")
         name = int(number) - (zero_based is False) if re.fullmatch(r"0|[1-9][0-9]{0,17}", number) else -1
     return name if 0 <= name < d else -1
+
+
+def _level_for(arguments: argparse.Namespace, model: SavedModel) -> float:
+    """Return the number of features allowed, or the budget, for a model that was read."""
+    used = [support.tolist() for support in model.supports]
+    if model.structure.rule is None:
+        most = max(map(model.structure.counted, used))
+        return _k_for(arguments, int(model.k), model.n_features, most)
+    level = arguments.k or model.k
+    for features in used:
+        if refusal := model.structure.refusal(features, level, model.n_features):
+            raise ValueError(f"argument --k: the model of {arguments.model} has {refusal}")
+    return float(level) if model.structure.rule["kind"] == "budget" else int(level)
 
 
 def _k_for(arguments: argparse.Namespace, default: int, n_features: int, used: int) -> int:

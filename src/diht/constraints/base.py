@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +37,14 @@ class Constraint(ABC):
     ----------
     is_plain : bool
         Whether it is about single features whose coefficients may be any; see `diht.constraints.groups` for others.
+    level_name : str
+        What the points of a path differ in (see `level`): "k", or "budget".
     limits : Limits or None
         Those of single coefficients.
     """
 
     is_plain: ClassVar[bool] = True
+    level_name: ClassVar[str] = "k"
     limits: Limits | None = None
 
     def __str__(self) -> str:
@@ -166,8 +169,21 @@ class Constraint(ABC):
         """Describe the family as a branch and bound does: how many of the undecided features may be in, which are in, which out."""
 
     @abstractmethod
-    def allowing(self, m: int) -> Constraint:
-        """The same constraint with so many undecided features (or units) allowed: the first that `free` returns."""
+    def allowing(self, m: Any) -> Constraint:
+        """The same constraint with another `level`; a larger one allows all that a smaller one does."""
+
+    def level(self, n_features: int) -> float:
+        """What `allowing` takes: how many undecided features (or units) may be in, the first that `free` returns; or a budget."""
+        return self.free(n_features)[0]
+
+    @property
+    def least_level(self) -> float:
+        """The least level that allows a feature."""
+        return 1
+
+    def stated(self) -> dict[str, Any] | None:
+        """All but the level in plain numbers and lists, as a file has it; None where it has none. See `diht.constraints.stated`."""
+        return None
 
     def choices(self, n_features: int) -> int:
         """The number of features (or units) that are undecided."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +47,7 @@ class Budget(Constraint):
 
     is_plain = False
     is_count = False
+    level_name = "budget"
 
     def __str__(self) -> str:
         """What it asks for."""
@@ -134,11 +136,22 @@ class Budget(Constraint):
         w[features] = 1.0
         return self.allows(w)
 
-    def allowing(self, m: int) -> Constraint:
-        """Refuse: what is allowed is no number of features."""
-        raise ValueError(
-            "a budget has no number of features: paths and cross-validation over k are for constraints that do"
-        )
+    def allowing(self, m: Any) -> Constraint:
+        """Another budget."""
+        return replace(self, budget=float(m))
+
+    def level(self, n_features: int) -> float:
+        """The budget."""
+        return self.budget
+
+    @property
+    def least_level(self) -> float:
+        """The cost of the cheapest feature."""
+        return float(self.costs.min())
+
+    def stated(self) -> dict[str, Any]:
+        """The costs."""
+        return {"kind": "budget", "costs": self.costs.tolist()}
 
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """Decide more features."""

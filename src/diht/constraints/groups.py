@@ -189,9 +189,27 @@ class Structured(Constraint):
         m, inside, outside = self.base.free(self.n_units)
         return m, self.features_of(inside), self.features_of(outside)
 
-    def allowing(self, m: int) -> Constraint:
+    @property
+    def level_name(self) -> str:  # type: ignore[override]
+        """That of the units."""
+        return self.base.level_name
+
+    def allowing(self, m: Any) -> Constraint:
         """Another number of units."""
         return replace(self, base=self.base.allowing(m))
+
+    def level(self, n_features: int) -> float:
+        """That of the units."""
+        return self.base.level(self.n_units)
+
+    @property
+    def least_level(self) -> float:
+        """That of the units."""
+        return self.base.least_level
+
+    def stated(self) -> dict[str, Any] | None:
+        """That of the units, where each is a feature."""
+        return self.base.stated() if self.unit_size == 1 else None
 
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """Decide units, each by one of its features or more."""
@@ -346,6 +364,13 @@ def over_targets(constraint: Constraint, n_targets: int, n_features: int, couple
         )
     repeated = None if limits is None else limits.repeated(n_targets)
     return Structured(constraint.base, np.tile(constraint.unit, n_targets), repeated)
+
+
+def limited(constraint: Constraint, n_features: int, sign: Any = None, bounds: Any = None) -> Constraint:
+    """Return a constraint of one's own choice, with signs and limits of coefficients."""
+    constraint.check(n_features)
+    free = constrained(n_features, n_features, sign=sign, bounds=bounds)
+    return constraint if free.limits is None else Structured(constraint, free.unit_of(n_features), free.limits)
 
 
 def n_choices(n_features: int, keep: ArrayLike | None, groups: ArrayLike | None) -> int:

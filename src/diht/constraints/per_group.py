@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -111,9 +112,13 @@ class PerGroup(Constraint):
         w[features] = 1.0
         return self.allows(w)
 
-    def allowing(self, m: int) -> Constraint:
+    def allowing(self, m: Any) -> Constraint:
         """Another k."""
         return replace(self, k=m + len(self.inside))
+
+    def stated(self) -> dict[str, Any]:
+        """The groups and their limits."""
+        return {"kind": "per_group", "group": self.group.tolist(), "most": self.most.tolist()}
 
     def restricted(self, inside: Indices, outside: Indices) -> Constraint:
         """Decide more features."""

@@ -726,7 +726,12 @@ class StoredDesign(RowErrors, Design):
         mean = self.rmatvec(s)
         self._passes += 1.0
         # The mean is rounded, and its error squared may count beside a variance that is far smaller than the mean.
-        return mean, np.maximum(self._spread(s, mean) - np.square(self._left(s, mean)), 0.0)
+        left, spread = self._deviations(s, mean)
+        return mean, np.maximum(spread - np.square(left), 0.0)
+
+    def _deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
+        """Return both sums, of the deviations and of their squares; with one read where a storage can."""
+        return self._left(s, center), self._spread(s, center)
 
     def _left(self, s: Vector, center: Vector) -> Vector:
         """Return ``sum_i s_i (x_ij - center_j)`` for every column j; zero where a storage cannot tell it from rounding."""

@@ -303,12 +303,20 @@ class DenseDesign(StoredDesign):
 
         return self._summed(squares)
 
-    def _summed(self, term: Callable[[Vector, slice], Any]) -> Vector:
-        """Add up a term for each chunk of rows, of which it gets a copy in float64 that it may change."""
+    def _deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
+        def sums(chunk: Vector, rows: slice) -> Vector:
+            chunk -= center
+            return np.array([s[rows] @ chunk, s[rows] @ np.square(chunk, out=chunk)])
+
+        left, spread = self._summed(sums, 2)
+        return left, spread
+
+    def _summed(self, term: Callable[[Vector, slice], Any], *several: int) -> Vector:
+        """Add up a term, or several, for each chunk of rows, of which it gets a copy in float64 that it may change."""
         n, step = self.shape[0], self._chunk_rows()
 
         def part(start: int, stop: int) -> Vector:
-            out, buffer = np.zeros(self.shape[1]), np.empty((min(step, stop - start), self.shape[1]))
+            out, buffer = np.zeros((*several, self.shape[1])), np.empty((min(step, stop - start), self.shape[1]))
             for begin in range(start, stop, step):
                 rows = slice(begin, min(begin + step, stop))
                 chunk = buffer[: rows.stop - begin]

@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import Structured, constrained, n_choices
+from diht.constraints.groups import constrained, limited, n_choices
 from diht.design import Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
@@ -36,6 +36,7 @@ from diht.estimators.tabular import (
     encoded_names,
     in_words,
     needs_encoder,
+    refuse_with,
     set_groups,
     wanted_of,
 )
@@ -240,10 +241,11 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
 
     def _constraint(self, n_features: int) -> Constraint:
         """Return what `k`, `keep`, `groups`, `sign` and `bounds` ask for together."""
-        if isinstance(self.k, Constraint):
-            return self._with_limits(self.k, n_features)
-        k = Cardinality(self.k).k
         keep, groups, signs, limits = self._wanted(n_features)
+        if isinstance(self.k, Constraint):
+            refuse_with("k", self)
+            return limited(self.k, n_features, signs, limits)
+        k = Cardinality(self.k).k
         choices = n_choices(n_features, keep, groups)
         if k > choices:
             counted = "features" if self.groups is None else "groups"
@@ -253,14 +255,10 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
             )
         return constrained(min(k, choices), n_features, keep, groups, signs, limits)
 
-    def _with_limits(self, constraint: Constraint, n_features: int) -> Constraint:
-        """Return a constraint of one's own, with what `sign` and `bounds` ask for."""
-        if self.keep is not None or self.groups is not None:
-            raise ValueError("keep and groups cannot be used where k is a constraint")
-        constraint.check(n_features)
-        _, _, signs, limits = self._wanted(n_features)
-        free = constrained(n_features, n_features, sign=signs, bounds=limits)
-        return constraint if free.limits is None else Structured(constraint, free.unit_of(n_features), free.limits)
+    @property
+    def _own_constraint(self) -> Constraint | None:
+        """The constraint of one's own choice that a fitted model obeys, if there is one."""
+        return self.k if isinstance(self.k, Constraint) else None
 
     def _wanted(self, n_features: int) -> Wanted:
         """Return what is asked of the columns of `coef_`."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
+from diht.constraints.base import Constraint
 from diht.dask import is_dask
 from diht.estimators.base import (
     SparseLinearModel,
@@ -219,7 +220,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
     def __init__(
         self,
-        k: int = 10,
+        k: int | Constraint = 10,
         lam: float = 1e-3,
         loss: str | Loss = "logistic",
         class_weight: Any = None,

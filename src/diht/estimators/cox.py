@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from math import inf
-from time import perf_counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import clone
 
-from diht.constraints.base import Cardinality
-from diht.constraints.groups import constrained, indices_of, n_choices
-from diht.design import as_design
-from diht.estimators.tabular import check_kinds, check_switches, in_words, needs_encoder
-from diht.problem import finite_vector, positive_number
-from diht.solvers.loop import Limits
+from diht.estimators.joint import JointModel
+from diht.estimators.path import Path
+from diht.joint.likelihood import Named
+from diht.persistence.joint import JointFile
+from diht.problem import finite_vector
 from diht.survival.partial import TIES, Censored, PartialLikelihood
 from diht.survival.scores import baseline_hazard, brier_scores, concordance
-from diht.survival.solve import CoxProblem, solve_cox
-from diht.tables.frame import check_unique, is_frame
 
 __all__ = ["SparseCox"]
 
 Vector = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
-class SparseCox(BaseEstimator):  # type: ignore[misc]
+class SparseCox(JointModel):
     r"""Proportional hazards with at most k features, and a proved bound on how much better another choice of features could be.
 
     The hazard of a sample is that of its stratum times exp(x.w). Fitting minimises
@@ -69,6 +65,8 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
         "optimal" where the gap is within `tol`, else "time_limit" or "node_limit".
     n_nodes_ : int
         Nodes of the search tree.
+    result_, certificate_
+        These figures as `SparseRegressor` has them; the proof is not kept.
     baseline_ : dict
         For each stratum, by its label, the times of its events and the cumulative hazard of a sample at `center_`.
     center_ : ndarray of shape (n_features,)
@@ -78,8 +76,8 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    The partial likelihood is no sum over samples: `solve` and its methods, paths, cross-validation, files and reports of the other
-    estimators do not know it. X is dense, in memory.
+    The partial likelihood is no sum over samples: `solve` and `certify` do not know it. Paths, cross-validation, files and
+    reports are methods of the estimator. X is dense, in memory.
 
     Examples
     --------
@@ -94,6 +92,8 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
     >>> model.gap_ <= 1e-4 * model.objective_
     True
     """
+
+    _task: ClassVar[str] = "survival"
 
     def __init__(
         self,
@@ -145,62 +145,123 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
         -------
         SparseCox
         """
-        began = perf_counter()
-        check_switches(self)
-        Limits.checked(self.tol, None, self.time_limit, None)
+        self._check_settings()
         X = self._validated(X)
         labels, data = censored(len(X), time, event, sample_weight, entry, strata)
+        likelihood = self._likelihood(data)
+        u = self._solve(X, data.weight, likelihood)
+        self._strata, self._given = labels, strata is not None
+        self._train: Censored | None = data
+        hazards = baseline_hazard(likelihood, u)
+        self.baseline_ = {labels[g]: hazards[g] for g in hazards}
+        return self
+
+    def _likelihood(self, data: Censored) -> PartialLikelihood:
         if self.ties not in TIES:
             raise ValueError(f"ties must be one of {list(TIES)}, got {self.ties!r}")
         likelihood = PartialLikelihood(data, self.ties)
         if not likelihood.strata:
             raise ValueError("event must hold an event of positive weight")
-        problem, scale = self._problem(X, data, likelihood)
-        limit = inf if self.time_limit is None else float(self.time_limit)
-        nodes = inf if self.exact else _NODES
-        fit, bound, self.n_nodes_ = solve_cox(problem, self.tol, nodes, lambda: perf_counter() - began > limit)
-        self.coef_ = fit.w / scale
-        self.support_ = fit.support
-        self.objective_, self.lower_bound_ = fit.value, min(bound, fit.value)
-        self.gap_ = self.objective_ - self.lower_bound_
-        closed, late = self.gap_ <= self.tol * abs(self.objective_), perf_counter() - began > limit
-        self.status_ = "optimal" if closed else "time_limit" if late else "node_limit"
-        self._strata, self._given = labels, strata is not None
-        self._train = data
-        hazards = baseline_hazard(likelihood, problem.X @ fit.w)
-        self.baseline_ = {labels[g]: hazards[g] for g in hazards}
-        return self
+        return likelihood
 
-    def _validated(self, X: Any, reset: bool = True) -> Vector:
-        """Return X as scikit-learn checks it; what is wrong with it names its columns."""
-        if is_frame(X):
-            check_unique(X)
-        check_kinds(X)
-        if reset and needs_encoder(self, X):
-            raise ValueError("X must hold numbers: TableEncoder().fit_transform(X) makes some of texts and categories")
-        try:
-            return np.asarray(validate_data(self, X, reset=reset, dtype=np.float64))
-        except (TypeError, ValueError) as error:
-            raise in_words(error, X, X.columns if is_frame(X) else None) from None
+    def path(
+        self,
+        X: Any,
+        time: Any,
+        event: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        entry: ArrayLike | None = None,
+        strata: ArrayLike | None = None,
+        *,
+        ks: Sequence[int] | None = None,
+    ) -> Path:
+        """Fit models for many k, each from the one before and with a bound of its own; the estimator stays as it is.
 
-    def _problem(self, X: Vector, data: Censored, likelihood: PartialLikelihood) -> tuple[CoxProblem, Vector]:
-        """Return the problem of the centred and scaled columns, and the scales."""
-        lam = positive_number("lam", self.lam)
-        d = X.shape[1]
-        self.center_ = np.average(X, axis=0, weights=data.weight)
-        centred = X - self.center_
-        scale = np.sqrt(np.average(np.square(centred), axis=0, weights=data.weight)) if self.standardize else np.ones(d)
-        scale = np.where(scale > len(X) * np.finfo(np.float64).eps * np.abs(self.center_), scale, 1.0)
-        columns = np.ascontiguousarray(centred / scale)
-        keep = indices_of("keep", self.keep, getattr(self, "feature_names_in_", None))
-        constraint = constrained(min(Cardinality(self.k).k, n_choices(d, keep, None)), d, keep)
-        return CoxProblem(likelihood, as_design(columns, 1), columns, constraint, lam), scale
+        Parameters
+        ----------
+        X, time, event, sample_weight, entry, strata
+            As in `fit`.
+        ks : sequence of int, optional
+            Numbers of features; by default some from 1 to 50, or to all.
+
+        Returns
+        -------
+        Path
+            As `sparse_path` returns it. Its criteria count the samples, not the events.
+        """
+        self._check_settings()
+        model = clone(self)
+        X = model._validated(X)
+        data = censored(len(X), time, event, sample_weight, entry, strata)[1]
+        path: Path = model._followed(X, data.weight, model._likelihood(data), ks, self._named())
+        return path
+
+    def cross_validated(
+        self,
+        X: Any,
+        time: Any,
+        event: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        entry: ArrayLike | None = None,
+        strata: ArrayLike | None = None,
+        *,
+        ks: Sequence[int] | None = None,
+        cv: Any = None,
+    ) -> SparseCox:
+        """Choose k by cross-validation, and fit: the least k whose mean concordance is within one standard error of the best.
+
+        Parameters
+        ----------
+        X, time, event, sample_weight, entry, strata
+            As in `fit`.
+        ks : sequence of int, optional
+            Numbers of features to try; by default about ten, up to 30 or a tenth of the samples.
+        cv : int or cross-validation generator, optional
+            The folds, five by default, with as many events in each as can be.
+
+        Returns
+        -------
+        SparseCox
+            Another estimator, fitted, with `best_k_` and `cv_results_` as that of scikit-learn's `GridSearchCV`.
+        """
+        self._check_settings()
+        rows = clone(self)._validated(X)
+        data = censored(len(rows), time, event, sample_weight, entry, strata)[1]
+
+        def likelihood_of(train: Indices) -> tuple[PartialLikelihood, Vector]:
+            part = data.taken(train)
+            part = part._replace(weight=part.weight / part.weight.mean())
+            return self._likelihood(part), part.weight
+
+        def score(coef: Vector, center: Vector, train: Indices, test: Indices) -> float:
+            held = data.taken(test)
+            return concordance(held.time, held.event, (rows[test] - center) @ coef)
+
+        found = self._chosen(rows, data.event.astype(np.int64), likelihood_of, score, ks, cv)
+        fitted: SparseCox = found.fit(X, time, event, sample_weight, entry, strata)
+        return fitted
+
+    def _named(self) -> Named:
+        return Named(f"partial_likelihood_({self.ties})")
+
+    def _extra(self) -> dict[str, Any]:
+        strata = [
+            {"label": label, "times": times.tolist(), "hazard": hazard.tolist()}
+            for label, (times, hazard) in self.baseline_.items()
+        ]
+        return {"ties": self.ties, "stratified": self._given, "baseline": strata}
+
+    def _taken(self, file: JointFile) -> None:
+        super()._taken(file)
+        self.ties, self._given, self._train = file.extra["ties"], file.extra["stratified"], None
+        self.baseline_ = {
+            part["label"]: (np.array(part["times"]), np.array(part["hazard"])) for part in file.extra["baseline"]
+        }
+        self._strata = list(self.baseline_)
 
     def predict(self, X: Any) -> Vector:
         """Return x.w, less its mean over the samples of the fit: the logarithm of the hazard beside that of the baseline."""
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        return np.asarray((X - self.center_) @ self.coef_)
+        return self._centred(X)
 
     def predict_survival(self, X: Any, times: ArrayLike, strata: ArrayLike | None = None) -> Vector:
         """Return the probabilities of no event up to some times, a row for each sample.
@@ -236,12 +297,14 @@ class SparseCox(BaseEstimator):  # type: ignore[misc]
         self, X: Any, time: Any, event: ArrayLike | None, times: ArrayLike, strata: ArrayLike | None = None
     ) -> Vector:
         """Return the mean squared error of predicted survival at some times, with weights for what is censored: 0 is best."""
+        train = self._train
+        if train is None:
+            raise ValueError(
+                "brier_score needs the times of the fit, which a model that was read from a file does not have"
+            )
         survival = self.predict_survival(X, times, strata)
         data = censored(len(survival), time, event, None, None, None)[1]
-        return brier_scores(self._train, data, np.atleast_1d(np.asarray(times, dtype=np.float64)), survival)
-
-
-_NODES = 30  # of the search tree, where it need not end
+        return brier_scores(train, data, np.atleast_1d(np.asarray(times, dtype=np.float64)), survival)
 
 
 def censored(n: int, time: Any, event: Any, sample_weight: Any, entry: Any, strata: Any) -> tuple[list[Any], Censored]:
@@ -264,7 +327,7 @@ def censored(n: int, time: Any, event: Any, sample_weight: Any, entry: Any, stra
     weight = np.ones(n) if sample_weight is None else finite_vector("sample_weight", sample_weight, n)
     if np.any(weight < 0.0) or not np.any(weight > 0.0):
         raise ValueError("sample_weight must not be negative, and not all zero")
-    labels, stratum = [None], np.zeros(n, dtype=np.int64)
+    labels, stratum = [""], np.zeros(n, dtype=np.int64)
     if strata is not None:
         values = np.asarray(strata)
         if values.shape != (n,):

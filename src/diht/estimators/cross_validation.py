@@ -23,7 +23,8 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
-from diht.constraints.groups import constrained
+from diht.constraints.base import Constraint
+from diht.constraints.groups import constrained, limited
 from diht.dask import is_dask
 from diht.design import Design
 from diht.estimators import SparseClassifier, SparseRegressor
@@ -34,13 +35,14 @@ from diht.estimators.path import (
     Path,
     checked_ks,
     checked_lams,
+    checked_levels,
     choices_among,
     counted,
     default_ks,
     path_point,
 )
 from diht.estimators.table_encoder import TableEncoder
-from diht.estimators.tabular import Wanted, encoded, encoded_names, set_groups, wanted_of
+from diht.estimators.tabular import Wanted, encoded, encoded_names, refuse_with, set_groups, wanted_of
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
 from diht.numerics.interrupt import interruptible
@@ -196,6 +198,8 @@ class _Here:
         """Learn from training samples how columns become numbers; return the grid of these columns as well."""
         assert self.table is not None
         estimator, encoder = self.estimator, self.estimator.encoder_
+        if estimator.constraint is not None:
+            raise ValueError("constraint speaks of columns of numbers: TableEncoder().fit_transform(X) makes them of X")
         used = [column.name for column in encoder.encoding_.columns if column.kind != "unused"]
         own = SimpleNamespace(**{name: getattr(estimator, name) for name in Wanted._fields})
         own.encoder = clone(encoder).set_params(keep=used, only=used, drop=None)
@@ -204,7 +208,7 @@ class _Here:
         wanted = wanted_of(own, d)
         most = choices_among(d, wanted.keep, wanted.groups)[0]
         ks = sorted({min(k, most) for k in grid.ks})
-        return replace(grid, constraint=constrained(ks[-1], d, *wanted), ks=ks), own.encoder_.encoding_
+        return replace(grid, constraint=constrained(int(ks[-1]), d, *wanted), ks=ks), own.encoder_.encoding_
 
     def problems(self, model: Plain, grid: Grid) -> list[Problem]:
         """Return the problem of each target, of all samples."""
@@ -311,7 +315,10 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         lams, (n, d) = checked_lams(self.lams), given.shape
         wanted = wanted_of(self, d)
         ks = self._ks(n, d, wanted)
-        constraint = constrained(ks[-1], d, *wanted)
+        if self.constraint is None:
+            constraint = constrained(int(ks[-1]), d, *wanted)
+        else:
+            constraint = limited(self.constraint.allowing(ks[-1]), d, wanted.sign, wanted.bounds)
         Limits.checked(self.tol, None, self.time_limit, None)
         grid, folds = Grid(self._estimator(), constraint, ks, lams, asked), given.folds
         n_jobs = effective_n_jobs(self.n_jobs) if folds and given.here else 1
@@ -335,8 +342,16 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             **{name: getattr(self, name) for name in names if hasattr(self, name)} | {"exact": False} | params
         )
 
-    def _ks(self, n_samples: int, n_features: int, wanted: Wanted) -> list[int]:
-        """Return all k to try; more than there are features, or groups, become all of them, with a warning."""
+    @property
+    def _own_constraint(self) -> Constraint | None:
+        """The constraint given, with what was chosen in the place of its k, or budget."""
+        return None if self.constraint is None else self.constraint.allowing(self.best_k_)
+
+    def _ks(self, n_samples: int, n_features: int, wanted: Wanted) -> list[float]:
+        """Return all k, or budgets, to try; more than there are features, or groups, become all of them, with a warning."""
+        if self.constraint is not None:
+            refuse_with("constraint", self)
+            return checked_levels(self.ks, self.constraint, n_features, 10)
         most, what = choices_among(n_features, wanted.keep, wanted.groups)
         if self.ks is None:
             return default_ks(min(most, n_samples // 10))
@@ -371,7 +386,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             print(f"fold {number + 1}: best score {max(scores):.6g} with k={best[0]}, lam={best[1]:g}")
         return _Scored(scores, whole)
 
-    def _choose_by_score(self, grid: list[tuple[int, float]], scores: Vector) -> None:
+    def _choose_by_score(self, grid: list[tuple[float, float]], scores: Vector) -> None:
         """Keep the scores as a grid search does, and choose the best mean, or the smallest k within its standard error."""
         mean = scores.mean(axis=0)
         if not np.any(np.isfinite(mean)):
@@ -382,7 +397,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         if self.criterion == "1se":
             error = scores[:, best].std(ddof=1) / np.sqrt(len(scores)) if len(scores) > 1 else 0.0
             best = np.lexsort((-lams, -mean, np.where(mean >= mean[best] - error, ks, np.inf)))[0]
-        self.best_k_, self.best_lam_ = int(ks[best]), float(lams[best])
+        self.best_k_, self.best_lam_ = ks[best].item(), float(lams[best])
         self.best_index_, self.best_score_ = int(best), float(mean[best])
         self.cv_results_ = _grid_columns(grid) | {
             **{f"split{i}_test_score": row for i, row in enumerate(scores)},
@@ -409,7 +424,7 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         kept = [path if given.here else path.without_proof() for path in paths.with_bounds()]
         self.path_ = kept if len(kept) > 1 else kept[0]
 
-    def _choose_by_criterion(self, grid: list[tuple[int, float]], paths: list[Path]) -> None:
+    def _choose_by_criterion(self, grid: list[tuple[float, float]], paths: list[Path]) -> None:
         """Choose the least information criterion."""
         values = np.sum([path.criterion(self.criterion) for path in paths], axis=0)
         self.best_index_ = int(np.argmin(values))
@@ -429,7 +444,12 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
                 name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_", "encoder_", "groups_")
             }
         plain = self._estimator(
-            k=self.best_k_, lam=self.best_lam_, exact=self.exact, warm_start=True, verbose=False, **wanted
+            k=self._own_constraint or self.best_k_,
+            lam=self.best_lam_,
+            exact=self.exact,
+            warm_start=True,
+            verbose=False,
+            **wanted,
         )
         plain.coef_, plain.result_ = np.vstack([result.coef for result in first]), first
         plain.support_ = np.flatnonzero(plain.coef_.any(axis=0))
@@ -486,7 +506,7 @@ class _Paths:
         classes = tuple(plain.classes_.tolist()) if len(self.problems) == 1 and is_classifier(plain) else ()
         return Path(points, self.names, plain._fitted_loss(), self.n, self.grid.constraint, classes, self.encoding)
 
-    def chosen(self, key: tuple[int, float]) -> list[Result]:
+    def chosen(self, key: tuple[float, float]) -> list[Result]:
         """Return the model of a point, with a bound."""
         if not self.grid.proves_nothing:
             return [results[key] for results in self.solved]
@@ -494,14 +514,14 @@ class _Paths:
         return [proved(problem, {key: models[key]}, {}, self.grid.plain.tol)[key] for problem, models in each]
 
 
-def _attributes(model: Plain, paths: Sequence[Models], key: tuple[int, float]) -> dict[str, Any]:
+def _attributes(model: Plain, paths: Sequence[Models], key: tuple[float, float]) -> dict[str, Any]:
     """Return the fitted attributes of a point, one result a target."""
     results = [results[key] for results in paths]
     coef = np.vstack([result.coef for result in results])
     return model._model(coef, np.hstack([result.intercept for result in results]).astype(coef.dtype))
 
 
-def _grid_columns(grid: Sequence[tuple[int, float]]) -> dict[str, Any]:
+def _grid_columns(grid: Sequence[tuple[float, float]]) -> dict[str, Any]:
     ks, lams = (np.array(column) for column in zip(*grid, strict=True))
     return {"params": [{"k": k, "lam": lam} for k, lam in grid], "param_k": ks, "param_lam": lams}
 
@@ -582,10 +602,13 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         How a data frame becomes numbers, as in `SparseRegressor`; in a fold from its training samples alone.
     device : str, optional
         Where to fit, as in `SparseRegressor`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
+    constraint : Constraint or None, default=None
+        What `diht.per_group` or `diht.within_budget` return; `ks` come in the place of its own k, or budget. None takes ten of them
+        up to that. Without `keep` and `groups`.
 
     Attributes
     ----------
-    best_k_, best_lam_ : int and float
+    best_k_, best_lam_ : int (for a budget float) and float
         What was chosen.
     best_index_, best_score_ : int and float
         Its place in `cv_results_`, and its mean score or criterion.
@@ -624,7 +647,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
 
     def __init__(
         self,
-        ks: Sequence[int] | None = None,
+        ks: Sequence[float] | None = None,
         lams: float | Sequence[float] = _LAMS,
         loss: str | Loss = "squared",
         criterion: str = "1se",
@@ -646,6 +669,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         bounds: Any = None,
         encoder: TableEncoder | None = None,
         device: Any = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -669,6 +693,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         self.bounds = bounds
         self.encoder = encoder
         self.device = device
+        self.constraint = constraint
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -758,10 +783,13 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         How a data frame becomes numbers, as in `SparseClassifier`; in a fold from its training samples alone.
     device : str, optional
         Where to fit, as in `SparseClassifier`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
+    constraint : Constraint or None, default=None
+        What `diht.per_group` or `diht.within_budget` return; `ks` come in the place of its own k, or budget. None takes ten of them
+        up to that. Without `keep` and `groups`.
 
     Attributes
     ----------
-    best_k_, best_lam_ : int and float
+    best_k_, best_lam_ : int (for a budget float) and float
         What was chosen.
     best_index_, best_score_ : int and float
         Its place in `cv_results_`, and its mean score or criterion.
@@ -798,7 +826,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
 
     def __init__(
         self,
-        ks: Sequence[int] | None = None,
+        ks: Sequence[float] | None = None,
         lams: float | Sequence[float] = _LAMS,
         loss: str | Loss = "logistic",
         criterion: str = "1se",
@@ -822,6 +850,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         multiclass: str = "shared",
         encoder: TableEncoder | None = None,
         device: Any = None,
+        constraint: Constraint | None = None,
     ) -> None:
         self.ks = ks
         self.lams = lams
@@ -846,6 +875,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         self.bounds = bounds
         self.encoder = encoder
         self.device = device
+        self.constraint = constraint
         self.multiclass = multiclass
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:

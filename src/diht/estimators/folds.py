@@ -30,8 +30,8 @@ Array = NDArray[Any]
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Plain: TypeAlias = SparseRegressor | SparseClassifier
-Models: TypeAlias = dict[tuple[int, float], Model]  # by k and lam
-Results: TypeAlias = dict[tuple[int, float], Result]
+Models: TypeAlias = dict[tuple[float, float], Model]  # by k and lam
+Results: TypeAlias = dict[tuple[float, float], Result]
 Targets: TypeAlias = dict[str, Array]  # of each model, by what to call it
 
 _MOST_FEATURES = 2000  # whose sums of products are formed
@@ -43,12 +43,12 @@ class Grid:
 
     plain: Plain
     constraint: Constraint
-    ks: list[int]
+    ks: list[float]
     lams: list[float]
     asked: Callable[[], bool] = never  # whether to stop
 
     @property
-    def keys(self) -> list[tuple[int, float]]:
+    def keys(self) -> list[tuple[float, float]]:
         """All k and lam, in the order of a path."""
         return [(k, lam) for lam in self.lams for k in self.ks]
 

@@ -515,7 +515,7 @@ def stability_selection(
     >>> X = np.random.default_rng(0).normal(size=(200, 100))
     >>> y = X[:, 3] - 2 * X[:, 8] + np.random.default_rng(1).normal(size=200)
     >>> model = SparseRegressor(k=4, lam=0.1).fit(X, y)
-    >>> stability = stability_selection(model, X, y, n_resamples=20, random_state=0)
+    >>> stability = stability_selection(model, X, y, n_resamples=10, random_state=0)
     >>> stability.selected
     array([3, 8])
     >>> round(stability.error_bound, 2)

@@ -15,12 +15,12 @@ from scipy.special import gammaln
 from sklearn.utils import check_array
 
 from diht.constraints.base import Cardinality, Constraint
-from diht.constraints.groups import constrained, n_choices
+from diht.constraints.groups import constrained, limited, n_choices
 from diht.dask import is_dask
 from diht.design import Design, as_design, refuse_dask
 from diht.estimators.base import blas_threads, class_targets, classes_of, column_scales
 from diht.estimators.table_encoder import TableEncoder
-from diht.estimators.tabular import encoded, encoded_names, needs_encoder, set_groups, wanted_of
+from diht.estimators.tabular import encoded, encoded_names, needs_encoder, refuse_with, set_groups, wanted_of
 from diht.estimators.there import class_targets_there, scales_there, stated_there
 from diht.gpu import is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
@@ -54,7 +54,8 @@ class PathPoint:
 
     Attributes
     ----------
-    k : int
+    k : int, or float
+        How many features, or groups, it may have; under a budget that.
     lam : float
     coef : array of shape (d,), or (n_classes, d)
         Coefficients of the columns of X, at most k of them nonzero; of several classes, or targets, one row each.
@@ -63,7 +64,7 @@ class PathPoint:
         The model with its bound and certificate, in the units of the problem that was solved.
     """
 
-    k: int
+    k: float
     lam: float
     coef: NDArray[Any] = field(repr=False)
     intercept: float
@@ -112,7 +113,7 @@ class PathPoint:
     def __str__(self) -> str:
         figure = shown(self.objective, self.lower_bound, 7)
         return (
-            f"k={self.k} lam={self.lam:g}: {len(self.support)} features, objective {figure.objective}, "
+            f"k={self.k:g} lam={self.lam:g}: {len(self.support)} features, objective {figure.objective}, "
             f"bound {figure.lower_bound}, relative gap {self.relative_gap:.2e}"
         )
 
@@ -166,8 +167,8 @@ class Path(Sequence[PathPoint]):
         return self.points[index]
 
     @property
-    def ks(self) -> list[int]:
-        """All k, ascending."""
+    def ks(self) -> list[float]:
+        """All k, or budgets, ascending."""
         return sorted({point.k for point in self.points})
 
     @property
@@ -175,7 +176,7 @@ class Path(Sequence[PathPoint]):
         """All lam, ascending."""
         return sorted({point.lam for point in self.points})
 
-    def point(self, k: int, lam: float | None = None) -> PathPoint:
+    def point(self, k: float, lam: float | None = None) -> PathPoint:
         """Return the point of a k and a lam, which may be left out where there is only one."""
         found = [point for point in self.at(lam) if point.k == k]
         if not found:
@@ -194,7 +195,9 @@ class Path(Sequence[PathPoint]):
 
     @property
     def counted(self) -> str:
-        """What k counts: "features", those of a table its columns, or "groups"."""
+        """What k counts: "features", those of a table its columns, or "groups"; or "budget", where it is one."""
+        if self.constraint.level_name != "k":
+            return self.constraint.level_name
         units = getattr(self.constraint, "unit", ())
         own = self.encoding is not None and np.array_equal(units, self.encoding.groups)
         return "features" if own or self.constraint.unit_size == 1 else "groups"
@@ -331,7 +334,7 @@ def sparse_path(
     X: Any,
     y: ArrayLike,
     *,
-    ks: Sequence[int] | None = None,
+    ks: Sequence[float] | None = None,
     lams: float | Sequence[float] = 1e-3,
     loss: str | Loss = "squared",
     sample_weight: ArrayLike | None = None,
@@ -351,6 +354,7 @@ def sparse_path(
     offset: ArrayLike | None = None,
     encoder: TableEncoder | None = None,
     device: Any = None,
+    constraint: Constraint | None = None,
 ) -> Path:
     """Fit models for many k, and many lam, each from its neighbours, and each with a bound of its own.
 
@@ -362,7 +366,8 @@ def sparse_path(
         The targets, or several that share features; for a classification loss the classes, of which the second of two counts as
         positive, and more than two share features as in `SparseClassifier`.
     ks : sequence of int, optional
-        Numbers of features; with `groups` of groups, with `keep` besides those. By default some from 1 to 50, or to all.
+        Numbers of features; with `groups` of groups, with `keep` besides those; with `within_budget` budgets. By default some from
+        1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
     loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder, device
@@ -379,6 +384,9 @@ def sparse_path(
     callback : callable, optional
         Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come,
         as Ctrl-C does.
+    constraint : Constraint, optional
+        What `diht.per_group` or `diht.within_budget` return: `ks` come in the place of its own k, or budget, which is the largest
+        by default. Without `keep` and `groups`.
 
     Returns
     -------
@@ -409,24 +417,30 @@ def sparse_path(
     """
     named = as_loss(loss)
     given = SimpleNamespace(keep=keep, groups=groups, sign=sign, bounds=bounds, encoder=encoder)
+    if constraint is not None:
+        refuse_with("constraint", given)
 
     def solved(data: _Data) -> Path:
         d, names, wanted = data.n_features, data.names, wanted_of(given, data.n_features)
-        counts = checked_ks(ks, *choices_among(d, wanted.keep, wanted.groups))
-        constraint = constrained(counts[-1], d, *wanted)
+        if constraint is None:
+            counts = checked_ks(ks, *choices_among(d, wanted.keep, wanted.groups))
+            obeyed = constrained(int(counts[-1]), d, *wanted)
+        else:
+            counts = checked_levels(ks, constraint, d, 20)
+            obeyed = limited(constraint.allowing(counts[-1]), d, wanted.sign, wanted.bounds)
         grid = checked_lams(lams)
 
-        def tell(k: int, lam: float, result: Result) -> bool:
+        def tell(k: float, lam: float, result: Result) -> bool:
             point = path_point(k, lam, result, standardize)
             if verbose:
                 print(point)
             return (callback is not None and bool(callback(point))) or asked()
 
-        problem = data.problem(constraint, grid[-1], fit_intercept, standardize)
+        problem = data.problem(obeyed, grid[-1], fit_intercept, standardize)
         results = solve_path(problem, counts, grid, solver, tol, time_limit, random_state, tell, asked)
         points = tuple(path_point(k, lam, result, standardize) for (k, lam), result in results.items())
         encoding = given.encoder_.encoding_ if hasattr(given, "encoder_") else None
-        return Path(points, names or default_names(d), data.loss, data.n_samples, constraint, data.classes, encoding)
+        return Path(points, names or default_names(d), data.loss, data.n_samples, obeyed, data.classes, encoding)
 
     kept = "the path has the points that were solved so far"
     with (
@@ -533,7 +547,7 @@ def set_seen(given: Any, X: Any, names: tuple[str, ...] | None) -> None:
     set_groups(given, X)
 
 
-def path_point(k: int, lam: float, result: Result, scaled: bool) -> PathPoint:
+def path_point(k: float, lam: float, result: Result, scaled: bool) -> PathPoint:
     """Return a result as a point of a path; `scaled` says that columns were standardised."""
     result = replace(result, certificate=replace(result.certificate, scaled=scaled))
     return PathPoint(k, lam, result.coef, result.intercept, result)
@@ -566,17 +580,17 @@ def choices_among(n_features: int, keep: Any, groups: ArrayLike | None) -> tuple
     return count, what if keep is None else f"{what} besides those to keep"
 
 
-def default_ks(most: int) -> list[int]:
+def default_ks(most: float) -> list[float]:
     """Return what cross-validation tries: about ten numbers, evenly spaced on a logarithmic scale, the last at most 30."""
     return sorted({round(k) for k in np.geomspace(1, max(1, min(most, 30)), 10)})
 
 
-def checked_ks(ks: Sequence[int] | None, most: int, what: str = "features") -> list[int]:
+def checked_ks(ks: Sequence[Any] | None, most: int, what: str = "features") -> list[float]:
     """Return numbers of features, or groups, ascending; by default about geometric ones up to 50."""
     if ks is None:
         return sorted({round(k) for k in np.geomspace(1, min(most, 50), 20)})
     try:
-        chosen = sorted({Cardinality(k).k for k in ks})
+        chosen: list[float] = sorted({Cardinality(k).k for k in ks})
     except TypeError:
         raise ValueError(f"ks must be a sequence of whole numbers, got {ks!r}") from None
     except ValueError as error:
@@ -586,6 +600,22 @@ def checked_ks(ks: Sequence[int] | None, most: int, what: str = "features") -> l
     if chosen[-1] > most:
         raise ValueError(f"ks must be from 1 to the {most} {what}, got {list(ks)}")
     return chosen
+
+
+def checked_levels(ks: Sequence[float] | None, constraint: Constraint, n_features: int, n_points: int) -> list[float]:
+    """Return what comes in the place of a constraint's own k, or budget, ascending; by default so many up to that."""
+    constraint.check(n_features)
+    own = constraint.level(n_features)
+    if constraint.level_name == "k":
+        if ks is not None:
+            return checked_ks(ks, n_features)
+        return sorted({round(k) for k in np.geomspace(1, min(own, n_features), n_points)})
+    least = constraint.least_level
+    levels = np.geomspace(min(least, own), own, n_points) if ks is None else np.asarray(ks, dtype=np.float64)
+    if levels.ndim != 1 or not levels.size or not np.all(np.isfinite(levels) & (levels > 0.0)):
+        raise ValueError(f"ks must be budgets, positive and finite, got {ks!r}")
+    constraint.allowing(float(levels.min())).check(n_features)
+    return [float(level) for level in np.unique(levels)]
 
 
 def checked_lams(lams: float | Sequence[float]) -> list[float]:

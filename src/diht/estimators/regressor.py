@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
+from diht.constraints.base import Constraint
 from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
@@ -174,7 +175,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
 
     def __init__(
         self,
-        k: int = 10,
+        k: int | Constraint = 10,
         lam: float = 1e-3,
         loss: str | Loss = "squared",
         solver: str | Solver = "auto",

@@ -38,6 +38,7 @@ _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 
 _TYPES = """
     estimators.regressor.SparseRegressor estimators.classifier.SparseClassifier
+    estimators.cox.SparseCox estimators.ordinal.SparseOrdinalClassifier survival.partial.Censored
     estimators.cross_validation.SparseRegressorCV estimators.cross_validation.SparseClassifierCV
     result.Result result.Certificate result.Model result.Trace result.Iterate
     bounds.duality.Bound bounds.duality.BoundWithoutProof bounds.duality.Screening bounds.shift.ShiftedBound
@@ -326,12 +327,13 @@ def estimator_of(saved: SavedModel) -> SparseRegressor | SparseClassifier:
 
     # As an estimator takes it.
     structure: dict[str, Any] = {name: list(value) if value else None for name, value in vars(saved.structure).items()}
+    rule = structure.pop("rule")
     structure["bounds"] = structure.pop("limits") and tuple(side.tolist() for side in saved.structure.bounds or ())
     if saved.encoding is not None:
         structure = _of_table(structure, saved.encoding)
     loss: Any = saved.loss
     estimator: Any = (SparseRegressor if saved.classes is None else SparseClassifier)(
-        k=saved.k,
+        k=int(saved.k) if rule is None else saved.structure.own_constraint(saved.k),
         lam=saved.lam,
         loss=loss.name if loss == type(loss)() else loss,
         fit_intercept=saved.fit_intercept,

@@ -25,6 +25,7 @@ __all__ = [
     "in_words",
     "needs_encoder",
     "refuse_dates",
+    "refuse_with",
     "set_groups",
     "wanted_of",
 ]
@@ -39,6 +40,12 @@ class Wanted(NamedTuple):
     groups: Any
     sign: Any
     bounds: Any
+
+
+def refuse_with(name: str, asked: Any) -> None:
+    """Raise where `keep` or `groups` are asked for besides a constraint of one's own choice."""
+    if asked.keep is not None or asked.groups is not None:
+        raise ValueError(f"keep and groups cannot be used where {name} is a constraint")
 
 
 def wanted_of(estimator: Any, n_features: int) -> Wanted:

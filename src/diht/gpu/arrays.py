@@ -17,6 +17,7 @@ import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from diht.gpu import kernels
+from diht.gpu.matrix import on_device
 from diht.losses import Pieces
 from diht.relaxation.smoothing import central_slopes
 
@@ -251,7 +252,7 @@ def _operand(x: Any, device: Any) -> Any:
     if isinstance(x, DeviceArray):
         return x.tensor
     if isinstance(x, np.ndarray):
-        return torch.from_numpy(np.ascontiguousarray(x)).to(device) if x.ndim else x.item()
+        return on_device(x, device) if x.ndim else x.item()
     return x.item() if isinstance(x, np.generic) else x
 
 

@@ -198,12 +198,15 @@ class Structure:
         them for each equation.
     limits : tuple of two such tuples of float or None, or None
         The lower and the upper limits of the coefficients; None for one that has none.
+    rule : dict, or None
+        A constraint of one's own choice but for its k, or budget, as `Constraint.stated` states it.
     """
 
     keep: tuple[int, ...] = ()
     groups: tuple[int, ...] | None = None
     sign: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None
     limits: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
+    rule: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, estimator: Any, n_features: int) -> Structure:
@@ -212,8 +215,10 @@ class Structure:
         from diht.constraints.limits import limits_of
 
         keep, groups, sign, bounds = estimator._wanted(n_features)
-        if keep is None and groups is None and sign is None and bounds is None:
+        own = estimator._own_constraint
+        if keep is None and groups is None and sign is None and bounds is None and own is None:
             return cls()
+        groups = groups if own is None else None
         kept = features_given("keep", keep, n_features)
         units = units_of_labels(groups, n_features)
         signs = _signs(sign, n_features)
@@ -222,6 +227,7 @@ class Structure:
             None if groups is None else tuple(units.tolist()),
             None if signs is None else _as_tuples(signs.reshape(-1, n_features)),
             cls._limits(limits_of(bounds, None, n_features), n_features),
+            None if own is None else own.stated(),
         )
 
     @staticmethod
@@ -240,12 +246,31 @@ class Structure:
         lower, upper = (np.array(side, dtype=np.float64) for side in self.limits)
         return np.where(np.isnan(lower), -np.inf, lower), np.where(np.isnan(upper), np.inf, upper)
 
-    def constraint(self, k: int, n_features: int) -> Constraint:
+    def constraint(self, k: float, n_features: int) -> Constraint:
         """Return the constraint on a model; a larger k than there are choices is all of them."""
-        from diht.constraints.groups import constrained, n_choices
+        from diht.constraints.groups import constrained, limited, n_choices
 
+        if self.rule is not None:
+            return limited(self.own_constraint(k), n_features, self.sign, self.bounds)
+        k = int(k)
         choices = n_choices(n_features, self.keep, self.groups)
         return constrained(min(k, choices), n_features, self.keep, self.groups, self.sign, self.bounds)
+
+    def own_constraint(self, level: float) -> Constraint:
+        """Return the constraint of one's own choice, with its k, or budget."""
+        from diht.constraints.stated import constraint_of
+
+        assert self.rule is not None
+        return constraint_of(self.rule, level)
+
+    def refusal(self, indices: Sequence[int], k: float, n_features: int) -> str | None:
+        """Say why a model with some features is not allowed; None where it is."""
+        if self.rule is None:
+            count, what = self.counted(indices), "features" if self.groups is None else "groups"
+            return f"{count} {what}, where k = {k} are allowed" if count > k else None
+        constraint, w = self.own_constraint(k), np.zeros(n_features)
+        w[list(indices)] = 1.0
+        return None if constraint.allows(w) else f"features that are not allowed, where they are {constraint}"
 
     def counted(self, indices: Sequence[int]) -> int:
         """Return how many of some features, or of their groups, count."""
@@ -264,7 +289,12 @@ class Structure:
         if self.groups is not None:
             groups = tuple(np.unique(np.asarray(self.groups)[some], return_inverse=True)[1].tolist())
         limits = None if self.limits is None else (each(self.limits[0]), each(self.limits[1]))
-        return Structure(tuple(place[j] for j in self.keep if j in place), groups, each(self.sign), limits)
+        kept, rule = tuple(place[j] for j in self.keep if j in place), self._rule_of(np.array(some, dtype=np.int64))
+        return Structure(kept, groups, each(self.sign), limits, rule)
+
+    def _rule_of(self, features: Indices) -> dict[str, Any] | None:
+        """Return the rule for some of the features, or for all of them in another order."""
+        return None if self.rule is None else self.own_constraint(1).within(features).stated()
 
     def moved(self, columns: Indices) -> Structure:
         """Return the same for features that stand in other places, as many as before."""
@@ -275,7 +305,7 @@ class Structure:
 
         kept = np.sort(columns[np.array(self.keep, dtype=np.int64)])
         limits = None if self.limits is None else (each(self.limits[0]), each(self.limits[1]))
-        return Structure(tuple(kept.tolist()), each(self.groups), each(self.sign), limits)
+        return Structure(tuple(kept.tolist()), each(self.groups), each(self.sign), limits, self._rule_of(places))
 
     def allows(self, equation: int, index: int, value: float) -> bool:
         """Whether a coefficient of a feature may have this value."""
@@ -309,7 +339,7 @@ class SavedModel:
     loss : Loss
         With its parameters.
     k, lam, fit_intercept, standardize
-        The problem that was posed.
+        The problem that was posed; k is a budget where `structure` has the rule of one.
     dtype : str
         "float32" or "float64": the type of the coefficients.
     n_features : int
@@ -335,7 +365,7 @@ class SavedModel:
     """
 
     loss: Loss
-    k: int
+    k: float
     lam: float
     fit_intercept: bool
     standardize: bool
@@ -354,11 +384,9 @@ class SavedModel:
     @classmethod
     def of(cls, estimator: Any, table: Table | None = None) -> SavedModel:
         """Take a fitted estimator apart; `table` is what it was fitted to, if that was a table."""
-        from diht.constraints.base import Constraint
-
-        asked = getattr(estimator, "k", None)  # those that choose k have none
-        if isinstance(asked, Constraint):
-            raise ValueError(f"a model with {asked} can be pickled, but not written to JSON or reported")
+        own = estimator._own_constraint
+        if own is not None and own.stated() is None:
+            raise ValueError(f"a model with {own} can be pickled, but not written to JSON or reported")
         loss, rows = estimator._fitted_loss(), _nonzero_rows(estimator.coef_)
         results: list[Result] = estimator.result_ if isinstance(estimator.result_, list) else [estimator.result_]
         classes = None
@@ -379,9 +407,10 @@ class SavedModel:
             figures * len(rows) if shared else figures,
             strict=True,
         )
+        k = min(int(getattr(estimator, "best_k_", None) or estimator.k), d) if own is None else own.level(d)
         return cls(
             loss=loss,
-            k=min(int(getattr(estimator, "best_k_", None) or estimator.k), d),
+            k=k,
             lam=estimator._lam,
             fit_intercept=bool(estimator.fit_intercept),
             standardize=bool(estimator.standardize),
@@ -532,7 +561,7 @@ class SavedModel:
         )
         return replace(
             self,
-            k=min(self.k, len(used)),
+            k=self.k if self.structure.rule is not None else min(self.k, len(used)),
             n_features=len(used),
             feature_names=None if self.feature_names is None else tuple(self.feature_names[j] for j in used),
             equations=equations,

@@ -20,7 +20,7 @@ from diht.persistence.model import Data, Equation, Figures, Label, SavedModel, S
 from diht.status import Status
 from diht.tables.encoding import KINDS, Column, Encoding
 
-__all__ = ["read_model", "to_json", "write_model"]
+__all__ = ["FORMAT", "FORMAT_VERSION", "checked_content", "checksum", "read_model", "to_json", "write_model"]
 
 FORMAT, FORMAT_VERSION = "diht-model", 3
 
@@ -47,7 +47,7 @@ def to_json(model: SavedModel) -> str:
         "n_features": model.n_features,
         "classes": None if model.classes is None else list(model.classes),
         "targets": None if model.targets is None else list(model.targets),
-        "structure": asdict(model.structure),
+        "structure": {name: value for name, value in asdict(model.structure).items() if name != "rule" or value},
         "encoders": None if model.encoding is None else [_encoder_entry(column) for column in model.encoding.columns],
         "equations": [
             _equation_entry(model, equation, 0 if model.shared else i) for i, equation in enumerate(model.equations)
@@ -56,7 +56,7 @@ def to_json(model: SavedModel) -> str:
         "data": asdict(model.data),
         "feature_names": None if model.feature_names is None else list(model.feature_names),
     }
-    content["checksum"] = _checksum(content)
+    content["checksum"] = checksum(content)
     return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -108,7 +108,7 @@ def _parameters(loss: Loss) -> dict[str, Any]:
     return dict(vars(loss))
 
 
-def _checksum(content: dict[str, Any]) -> str:
+def checksum(content: dict[str, Any]) -> str:
     """Digest of everything else in the file, whatever its layout."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
@@ -160,14 +160,7 @@ def write_model(model: SavedModel, path: str) -> None:
 
 
 def _checked(root: Node) -> SavedModel:
-    _check_format(root)
-    top = root.entries(*_KEYS, optional=["checksum"])
-    if "checksum" in top:
-        content = {key: value for key, value in root.value.items() if key != "checksum"}
-        if top["checksum"].text() != _checksum(content):
-            raise root.fail(
-                "damaged: the content does not match its checksum (delete the checksum after editing by hand)"
-            )
+    top = checked_content(root, _KEYS)
     loss = _loss(top["loss"])
     top["task"].one_of([loss.task])
     top["diht_version"].text()
@@ -180,9 +173,10 @@ def _checked(root: Node) -> SavedModel:
     targets = top["targets"].optional(lambda node: _targets(node, classes))
     labels = equation_labels(classes, targets)
     shared = len(labels) > 1 and len(top["certificates"].items()) == 1
+    structure = _structure(top["structure"], n_features, len(labels) if shared else 1)
     model = SavedModel(
         loss=loss,
-        k=top["k"].whole(1, n_features),
+        k=_level(top["k"], structure, n_features),
         lam=lam,
         fit_intercept=top["fit_intercept"].flag(),
         standardize=top["standardize"].flag(),
@@ -193,7 +187,7 @@ def _checked(root: Node) -> SavedModel:
         targets=targets,
         equations=(),
         data=_data(top["data"]),
-        structure=_structure(top["structure"], n_features, len(labels) if shared else 1),
+        structure=structure,
         date=_date(top["date"]),
         shared=shared,
         encoding=encoding,
@@ -206,6 +200,19 @@ def _checked(root: Node) -> SavedModel:
     if model.shared:
         _check_size(top["equations"], model.support.tolist(), model)
     return model
+
+
+def checked_content(root: Node, keys: Sequence[str]) -> dict[str, Node]:
+    """Return the entries of a model file, of this format and undamaged."""
+    _check_format(root)
+    top = root.entries(*keys, optional=["checksum"])
+    if "checksum" in top:
+        content = {key: value for key, value in root.value.items() if key != "checksum"}
+        if top["checksum"].text() != checksum(content):
+            raise root.fail(
+                "damaged: the content does not match its checksum (delete the checksum after editing by hand)"
+            )
+    return top
 
 
 def _check_format(root: Node) -> None:
@@ -306,7 +313,7 @@ def _encoder(node: Node) -> Column:
 
 
 def _structure(node: Node, n_features: int, n_rows: int) -> Structure:
-    entries = node.entries("keep", "groups", "sign", "limits")
+    entries = node.entries("keep", "groups", "sign", "limits", optional=["rule"])
     keep = tuple(item.whole(0, n_features - 1) for item in entries["keep"].items())
     if any(j <= i for i, j in pairwise(keep)):
         raise entries["keep"].fail("features must be ascending and distinct")
@@ -316,7 +323,34 @@ def _structure(node: Node, n_features: int, n_rows: int) -> Structure:
         if keep != tuple(j for j, group in enumerate(groups) if group in kept):
             raise entries["keep"].fail("a group is kept in part")
     sign = entries["sign"].optional(lambda node: _sign(node, n_features, n_rows))
-    return Structure(keep, groups, sign, entries["limits"].optional(lambda node: _limits(node, n_features, n_rows)))
+    limits = entries["limits"].optional(lambda node: _limits(node, n_features, n_rows))
+    rule = entries["rule"].optional(lambda node: _rule(node, n_features)) if "rule" in entries else None
+    return Structure(keep, groups, sign, limits, rule)
+
+
+def _rule(node: Node, n_features: int) -> dict[str, Any]:
+    """Read a constraint of one's own choice, but for its k or budget."""
+    if not isinstance(node.value, dict):
+        raise node.wrong("an object")
+    if Node(node.value.get("kind"), f"{node.where}.kind", node.path).one_of(("per_group", "budget")) == "budget":
+        costs = node.entries("kind", "costs")["costs"]
+        prices = [item.number() for item in costs.items()]
+        if len(prices) != n_features or min(prices) <= 0.0:
+            raise costs.wrong(f"{n_features} positive numbers")
+        return {"kind": "budget", "costs": prices}
+    entries = node.entries("kind", "group", "most")
+    most = [item.whole(0, MAX_WHOLE) for item in entries["most"].items()]
+    group = _each(entries["group"], 0, len(most) - 1, n_features)
+    return {"kind": "per_group", "group": list(group), "most": most}
+
+
+def _level(node: Node, structure: Structure, n_features: int) -> float:
+    """Read k, or the budget."""
+    if structure.rule is None or structure.rule["kind"] != "budget":
+        return node.whole(1, MAX_WHOLE if structure.rule else n_features)
+    if node.number() <= 0.0:
+        raise node.wrong("a positive number")
+    return node.number()
 
 
 def _each(node: Node, low: int, high: int, n_features: int) -> tuple[int, ...]:
@@ -424,9 +458,8 @@ def _equation(node: Node, place: int, label: Label | None, figures: Figures, mod
 
 def _check_size(node: Node, features: Sequence[int], model: SavedModel) -> None:
     """Raise unless so many features, or their groups, are allowed."""
-    if (count := model.structure.counted(features)) > model.k:
-        what = "features" if model.structure.groups is None else "groups"
-        raise node.fail(f"{count} {what}, where k = {model.k} are allowed")
+    if refusal := model.structure.refusal(features, model.k, model.n_features):
+        raise node.fail(refusal)
 
 
 def _coefficient(node: Node, equation: int, model: SavedModel) -> tuple[int, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,7 @@ _INNER = 0.1  # accuracy of a quadratic model's solution, relative to the gap
 _SIZES = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)  # of a step
 _LONG = 0.1  # a size from which on a step is taken at once; where it must be shorter, its model of the loss is wrong
 _MORE_SIZES = tuple(0.5**i for i in range(60))  # where the curvature of the loss has no bound
+_AT_ONCE = 4  # sizes that are tried first where a trial is a round trip: those that are long enough
 _ATTEMPTS, _FUTILE = 6, 2
 _ARMIJO = 1e-4
 _SMOOTHING = 0.1  # of a loss with flat parts or kinks, in units of the targets, at first
@@ -170,14 +172,14 @@ class NewtonEngine(Engine):
         self.value, self.dual, self.gap, self.finished = np.inf, -np.inf, np.inf, False
         self.begin(w, self.b)
 
-    def begin(self, w: Vector, b: Intercept) -> None:
+    def begin(self, w: Vector, b: Intercept, strength: float = _SMOOTHING) -> None:
         """Begin at a model, less what the constraint forbids, or at that without features if it is better."""
         self.least_gap, self.idle, self.in_vain, self.inexact = np.inf, 0, 0, 0
         self.m, inside, outside = self.constraint.free(len(w))
         self.state = np.zeros(len(w), dtype=np.int8)
         self.state[inside], self.state[outside] = 1, -1
         self.size = self.samples.target_size
-        self.smooth(_SMOOTHING)
+        self.smooth(strength)
         w = w.copy()
         w[outside] = 0.0
         if self.m <= 0:
@@ -277,11 +279,12 @@ class NewtonEngine(Engine):
                 break
             direction = target - model.w
             change = self.part.margins(direction)
-            if attempt == 0:
+            if attempt == 0 or samples.looks:
                 drift = samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
+            if attempt == 0:
                 self.predicted = self.linear_slopes(slopes, curvature, change, drift)
                 self.predicted_by = replace(self.predicted_by, step=SparseVector.of(direction), drift=drift)
-            taken = self.descent(model, direction, change, promised)
+            taken = self.descent(model, direction, change, drift, promised)
             if taken is None:
                 futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
                 if futile == _FUTILE:
@@ -294,8 +297,12 @@ class NewtonEngine(Engine):
             curvature = self.secant(margins, change)
         return best if model.value - best.value > _EXACT * abs(model.value) else model
 
-    def descent(self, model: _Model, direction: Vector, change: Rows, promised: float) -> tuple[float, _Model] | None:
+    def descent(
+        self, model: _Model, direction: Vector, change: Rows, drift: Intercept, promised: float
+    ) -> tuple[float, _Model] | None:
         """Return the longest step that gains a share of what its size promises, and the model that it leads to."""
+        if self.samples.looks:
+            return self.descent_at_once(model, direction, change, drift, promised)
 
         def trial(size: float) -> _Model:
             return self.smoothed(model.w + size * direction, self.samples.moved(model.product, change, size), model.b)
@@ -304,6 +311,22 @@ class NewtonEngine(Engine):
             return trial.value <= model.value - _ARMIJO * size * promised
 
         return longest_step(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES, trial, gains)
+
+    def descent_at_once(
+        self, model: _Model, direction: Vector, change: Rows, drift: Intercept, promised: float
+    ) -> tuple[float, _Model] | None:
+        """Do so with the losses of many sizes in a round trip, the intercept on the line; it is searched for at the end alone."""
+        samples: Any = self.samples
+        margins, moves = samples.shifted(model.product, model.b), samples.shifted(change, drift)
+        for sizes in np.split(np.array(_SIZES if self.loss.mu > 0.0 else _MORE_SIZES), [_AT_ONCE]):
+            relaxed = [self.constraint.relaxation(model.w + size * direction) for size in sizes.tolist()]
+            values = samples.values_along(self.loss, margins, moves, sizes) + self.problem.lam * np.array(relaxed)
+            gaining = np.flatnonzero(values <= model.value - _ARMIJO * promised * sizes)
+            if gaining.size:
+                size = float(sizes[gaining[0]])
+                product = samples.moved(model.product, change, size)
+                return size, self.smoothed(model.w + size * direction, product, model.b + size * drift)
+        return None
 
     def linear_slopes(self, slopes: Rows, curvature: Rows, change: Rows, drift: Intercept) -> Rows:
         """Slopes after a whole step, linear in the change of the margins, which includes that of the intercept.

@@ -97,7 +97,7 @@ def largest(values: Array, m: Integer) -> float:
     return mth_largest(values, m)
 
 
-@jit_inlined
+@jit  # inlined, its counts would begin as constants, for which numba compiles what takes them once more
 def gather(state: Array, order: Array) -> tuple[int, int]:
     """Write the features inside, then the free ones, to `order`; return how many there are of each."""
     inside = free = 0

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.constraints.base import threshold_scale
+from diht.design.base import UNIT
 from diht.relaxation.barrier import barrier_operations, barrier_point
 
 __all__ = ["Minimiser", "evaluate", "places", "relax"]
@@ -37,7 +38,6 @@ Quadratic: TypeAlias = tuple[
     Vector, Vector, float, float, States, int, int, float, float
 ]  # the first arguments of `relax`
 
-UNIT = 2.0**-53
 UNDERFLOW = 1e-320
 LARGEST_SYSTEM = 1500  # features up to which Newton's equations are solved
 STALLED = 1000  # proximal steps in which the gap has not halved: rounding prevents progress

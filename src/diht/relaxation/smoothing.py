@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from diht.design.base import UNIT
 from diht.losses import Loss, Pieces
 
 __all__ = ["Central", "Moreau", "central_slopes"]
 
 _NEAREST = 1e-150  # its square is a normal number
-_U = 2.0**-53  # unit roundoff of float64
 _STEPS, _BETWEEN = 200, 4  # Newton's steps at most, and how many before it is asked whether all are done
 
 
@@ -175,7 +175,7 @@ def central_slopes(u: Any, y: Any, pieces: Pieces, tau: float) -> Any:
     for step in range(_STEPS):
         below, above = a - low, high - a
         value = mu * a - tau / below + tau / above - d
-        rounding = 4.0 * _U * (np.abs(d) + mu * np.abs(a) + tau / below + tau / above)
+        rounding = 4.0 * UNIT * (np.abs(d) + mu * np.abs(a) + tau / below + tau / above)
         done = done | (np.abs(value) <= rounding) | ~((below > 0.0) & (above > 0.0))
         left, right = np.where(value > 0.0, left, a), np.where(value > 0.0, a, right)
         new = a - value / (mu + tau / (below * below) + tau / (above * above))

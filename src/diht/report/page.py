@@ -534,11 +534,12 @@ def path_bounds(model: SavedModel, path: Path, label: str) -> Chart:
     series = [Series("objective", ks, P, D, P), Series("lower bound", ks, D, ink="orange")]
     title = f"Path{f', {label}' if label else ''}, lam = {model.lam:g}"
     subtitle = "objective and what is proved of it"
-    return Chart(printable(title, 44), subtitle, "k", series, rules=_chosen(model), x_whole=True)
+    name = path.constraint.level_name
+    return Chart(printable(title, 44), subtitle, name, series, rules=_chosen(model), x_whole=name == "k")
 
 
 def _chosen(model: SavedModel) -> list[tuple[float, str]]:
-    return [(float(model.k), f"k = {model.k}")]
+    return [(float(model.k), f"k = {model.k:g}")]
 
 
 def path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
@@ -557,7 +558,8 @@ def path_coefficients(model: SavedModel, path: Path, label: str) -> Chart:
     what = "norms of coefficients" if points[0].coef.ndim > 1 else "coefficients"
     what += f" per std. dev.{_of_group(model)}" if model.standardize else ""
     title = f"Coefficients{f', {label}' if label else ''}"
-    return Chart(printable(title, 44), f"{what}, the largest {len(series)}", "k", series, x_whole=True, from_zero=False)
+    subtitle, name = f"{what}, the largest {len(series)}", path.constraint.level_name
+    return Chart(printable(title, 44), subtitle, name, series, x_whole=name == "k", from_zero=False)
 
 
 # -------------------------------------------------------------------------------------------------------- predictions

@@ -124,7 +124,7 @@ def path_heads_and_rows(path: Path) -> tuple[list[str], list[list[str]]]:
     for point, criterion in zip(path, bic, strict=True):
         figure = shown(point.objective, point.lower_bound)
         used, required = (len(path.columns(features)) for features in (point.support, point.certificate.required))
-        cells = [str(point.k), *[f"{point.lam:g}"] * several, f"{used:,}", figure.objective]
+        cells = [f"{point.k:g}", *[f"{point.lam:g}"] * several, f"{used:,}", figure.objective]
         cells += [figure.lower_bound, short_percent(point.relative_gap), f"{required:,}"]
         rows.append(cells + [significant(criterion, 6)] * likely)
     return heads, rows
@@ -175,6 +175,7 @@ def point_model(path: Path, point: PathPoint, fit_intercept: bool) -> SavedModel
         keep=tuple(constraint.free(d)[1].tolist()),
         groups=None if constraint.unit_size == 1 else groups,
         limits=None if constraint.limits is None else ((), ()),
+        rule=constraint.stated(),
     )
     return SavedModel(
         loss=path.loss,
@@ -248,6 +249,8 @@ def path_page(path: Path, tested: Known | None = None) -> str:
     scored = [] if tested is None else [point_scores(path, point, tested) for point in path]
     panels = _Panels(path, scored, tested)
     title = f"Models with {f'{ks[0]:,} to ' * (len(ks) > 1)}{ks[-1]:,} {panels.units}"
+    if panels.units == "budget":
+        title = f"Models with budgets {f'from {ks[0]:g} ' * (len(ks) > 1)}to {ks[-1]:g}"
     body = [
         _controls(path, panels.units),
         *(panels.at(i, j) for j, i in product(range(len(lams)), range(len(ks)))),
@@ -255,7 +258,7 @@ def path_page(path: Path, tested: Known | None = None) -> str:
         section("In figures", _all_points(path, scored)),
     ]
     data = {
-        "ks": ks,
+        "ks": list(map(repr, ks)),
         "k": [f"at most {k:,}" for k in ks],
         "lam": [f"{lam:g}" for lam in lams],
     }
@@ -278,7 +281,7 @@ def _head(path: Path, title: str, tested: Known | None) -> str:
 def _controls(path: Path, units: str) -> str:
     """Return the sliders; without a script there are none, and all models are shown."""
     start = len(path.ks) // 2
-    parts = [_slider("k", f"{units} allowed", len(path.ks), start)]
+    parts = [_slider("k", units if units == "budget" else f"{units} allowed", len(path.ks), start)]
     if len(path.lams) > 1:
         parts.append(_slider("lam", "ridge, lam", len(path.lams), len(path.lams) // 2))
     return f'<div class="controls" hidden>{"".join(parts)}</div>'
@@ -312,6 +315,7 @@ class _Panels:
         """Return the panel of the i-th k and the j-th lam."""
         k, lam = self.path.ks[i], self.path.lams[j]
         heading = f"At most {k:,} {self.units if k != 1 else self.units[:-1]}"
+        heading = f"A budget of {k:g}" if self.units == "budget" else heading
         heading += f", lam = {lam:g}" if len(self.path.lams) > 1 else ""
         place = self.places.get((k, lam))
         inside = '<p class="faint">This one was not solved.</p>' if place is None else self._inside(place)
@@ -358,10 +362,10 @@ def _all_charts(path: Path, panels: _Panels) -> str:
     return "".join(parts)
 
 
-def _places(ks: Sequence[int], chart: Chart) -> str:
+def _places(ks: Sequence[float], chart: Chart) -> str:
     """Return where each k stands in a chart, for the line that marks the one shown."""
     drawing = Drawing(chart)
-    x = json.dumps({k: round(drawing.x(float(k)), 1) for k in ks})
+    x = json.dumps({repr(k): round(drawing.x(float(k)), 1) for k in ks})
     return f' data-x="{escape(x)}" data-top="{drawing.top}" data-bottom="{drawing.bottom}"'
 
 

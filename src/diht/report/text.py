@@ -124,9 +124,8 @@ def _count(number: int, noun: str) -> str:
 def allowed(model: SavedModel) -> str:
     """Say what a model may use, such as "at most 5 features"."""
     asked = model.structure
-    words = (
-        f"at most {_count(model.k, 'group' if asked.groups is not None and not model.counts_columns else 'feature')}"
-    )
+    counted = "group" if asked.groups is not None and not model.counts_columns else "feature"
+    words = f"at most {_count(int(model.k), counted)}" if asked.rule is None else str(asked.own_constraint(model.k))
     words += " a class" if len(model.certificates) > 1 else ""
     words += f" besides the {_count(len(asked.keep), 'feature')} to keep" if asked.keep else ""
     words += " and with the signs asked for" if asked.sign is not None else ""

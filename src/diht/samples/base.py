@@ -354,6 +354,11 @@ class Samples(ABC):
     def formed(self) -> Samples:
         """Return the samples with X dense, in float64: for few features."""
 
+    def formed_if_shorter(self) -> Samples:
+        """Do so where Hessians are cheaper then."""
+        design = self.design
+        return self if design.gram_cost() <= 0.5 * design.dense_gram_cost() else self.formed()
+
     def residuals(self, p: Vector, centred: bool) -> Rows:
         """Compute ``y - X p``, less their mean where there is an intercept."""
         u = self.margins(p, support=np.flatnonzero(p))

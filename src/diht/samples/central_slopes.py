@@ -1,4 +1,4 @@
-"""Compiled kernels of the central path of a loss with kinks: its smoothed derivative, and the intercept at which their sum is zero.
+"""Compiled kernels of a loss of straight and quadratic pieces, with barriers or without: derivatives, sums, the intercept.
 
 As in :mod:`diht.design.kernels`, importing this module imports numba, and a loss enters as the numbers ``(code, mu, low, high)``.
 """
@@ -15,13 +15,15 @@ from diht.design.kernels import DERIVATIVE, Array, dual_step, ends_of, jit
 _U = 2.0**-53  # unit roundoff of float64
 _MAX_EVALUATIONS = 200  # of a function whose root is sought
 _MOST_BISECTIONS = 8  # in a row
+_FAR = 1e150  # beyond that a square is infinite
+_NEAREST = 1e-150  # distance from an end of the domain: its square is a normal number
 _SHARP = 1 / 16  # ratio of two values from which on a secant counts as converging
 
 
 @jit
 def central_room(excess: float, mu: float, tau: float) -> float:
     """Return the positive root of ``mu r^2 + excess r - tau = 0``: the distance from an end of the domain that is the only one."""
-    root: float = np.hypot(excess, 2.0 * np.sqrt(mu * tau))
+    root = math.sqrt(excess * excess + 4.0 * mu * tau) if abs(excess) < _FAR else abs(excess)
     if excess > 0.0:
         return 2.0 * tau / (excess + root)
     return (root - excess) / (2.0 * mu) if mu > 0.0 else np.inf
@@ -34,9 +36,9 @@ def central_straight(d: float, low: float, high: float, tau: float) -> float:
     far = half * abs(d)
     root = math.sqrt(tau * tau + far * far)
     room = half * tau * (1.0 + tau / (root + far)) / (tau + root)
-    if d > 0.0:
-        return high - room if high - room < high else float(np.nextafter(high, low))
-    return low + room if low + room > low else float(np.nextafter(low, high))
+    end, other = (high, low) if d > 0.0 else (low, high)
+    a = end - room if d > 0.0 else end + room
+    return a if a != end else float(np.nextafter(end, other))
 
 
 @jit
@@ -49,12 +51,12 @@ def central_slope(u: float, y: float, code: int, mu: float, low: float, high: fl
     """
     low, high = ends_of(y, code, low, high)
     d = u - y
+    if mu == 0.0 and high - low < np.inf:
+        return central_straight(d, low, high, tau)
     from_high = central_room(d - mu * high, mu, tau) if high < np.inf else np.inf
     from_low = central_room(mu * low - d, mu, tau) if low > -np.inf else np.inf
     if low == -np.inf or high == np.inf:
         return high - from_high if low == -np.inf else low + from_low
-    if mu == 0.0:
-        return central_straight(d, low, high, tau)
     left, right, middle = low, high, 0.5 * (low + high)
     a: float
     if from_high < from_low:  # the root is in the upper half
@@ -85,11 +87,67 @@ def central_slope(u: float, y: float, code: int, mu: float, low: float, high: fl
 
 
 @jit
-def central_slopes(u: Array, y: Array, loss: Any, tau: float, out: Array) -> None:
-    """Write :func:`central_slope` of every entry."""
+def slope_of(u: float, y: float, loss: Any, tau: float) -> float:
+    """Return l'(u, y); where ``tau`` is positive, with barriers of that strength."""
     code, mu, low, high = loss
+    if tau > 0.0:
+        return central_slope(u, y, code, mu, low, high, tau)
+    return dual_step(DERIVATIVE, 0.0, u, y, 0.0, code, mu, low, high)
+
+
+@jit
+def curvature_of(u: float, a: float, y: float, loss: Any, tau: float) -> float:
+    """Return l''(u, y), given the slope a; for a loss of pieces."""
+    code, mu, low, high = loss
+    low, high = ends_of(y, code, low, high)
+    if tau > 0.0:
+        below, above = max(a - low, _NEAREST), max(high - a, _NEAREST)
+        return float(1.0 / (mu + tau / (below * below) + tau / (above * above)))
+    curvature: float = 1.0 / mu if mu > 0.0 and low <= (u - y) / mu <= high else 0.0
+    return curvature
+
+
+@jit
+def value_of(u: float, a: float, y: float, loss: Any, tau: float) -> float:
+    """Return l(u, y), given the slope a; for a loss of pieces."""
+    code, mu, low, high = loss
+    value: float = a * (u - y - 0.5 * mu * a)
+    if tau > 0.0:
+        low, high = ends_of(y, code, low, high)
+        below, above = max(a - low, _NEAREST), max(high - a, _NEAREST)
+        value += tau * math.log((below if below < np.inf else 1.0) * (above if above < np.inf else 1.0))
+    return value
+
+
+@jit
+def central_slopes(u: Array, y: Array, loss: Any, tau: float, out: Array) -> None:
+    """Write the slope of every entry."""
     for i in range(u.size):
-        out[i] = central_slope(u[i], y[i], code, mu, low, high, tau)
+        out[i] = slope_of(u[i], y[i], loss, tau)
+
+
+@jit
+def central_curvatures(u: Array, y: Array, loss: Any, tau: float, out: Array) -> None:
+    """Write the curvature of every entry."""
+    for i in range(u.size):
+        out[i] = curvature_of(u[i], slope_of(u[i], y[i], loss, tau), y[i], loss, tau)
+
+
+@jit
+def central_sums(
+    u: Array, b: float, y: Array, s: Array, loss: Any, tau: float, valued: bool
+) -> tuple[float, float, float, float]:
+    """Return the weighted sums of l, if it is wanted, of l', |l'| and l'' at the margins u + b."""
+    value = slope = size = curvature = 0.0
+    for i in range(u.size):
+        v = u[i] + b
+        a = slope_of(v, y[i], loss, tau)
+        slope += s[i] * a
+        size += s[i] * abs(a)
+        curvature += s[i] * curvature_of(v, a, y[i], loss, tau)
+        if valued:
+            value += s[i] * value_of(v, a, y[i], loss, tau)
+    return value, slope, size, curvature
 
 
 @jit

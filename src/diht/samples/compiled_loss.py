@@ -22,33 +22,56 @@ _TOGETHER = 1 << 16  # samples whose sum is computed by itself, so that it is th
 
 def is_compiled(loss: Loss, n_samples: int) -> bool:
     """Whether a loss has compiled sums and the samples are so many that these pay."""
-    kernel = loss.kernel()
-    return kernel is not None and kernel[0] == _LOGISTIC and n_samples > SHORT
+    return n_samples > SHORT and loss.slope_kernel() is not None
 
 
-def sums(u: Vector, b: float, y: Vector, s: Vector, n_threads: int) -> tuple[float, float, float, float]:
-    """Return the weighted sums of l, l', |l'| and l'' at the margins u + b."""
-    from diht.samples.logistic_kernels import logistic_sums
+def sums(
+    loss: Loss, u: Vector, b: float, y: Vector, s: Vector, n_threads: int, valued: bool = True
+) -> tuple[float, float, float, float]:
+    """Return the weighted sums of l, unless it is not wanted, of l', |l'| and l'' at the margins u + b."""
+    numbers, tau = _kernel(loss)
 
     def work(some: slice) -> tuple[float, float, float, float]:
-        return logistic_sums(u[some], b, y[some], s[some])
+        if numbers[0] == _LOGISTIC:
+            from diht.samples.logistic_kernels import logistic_sums
+
+            return logistic_sums(u[some], b, y[some], s[some])
+        from diht.samples.central_slopes import central_sums
+
+        return central_sums(u[some], b, y[some], s[some], numbers, tau, valued)
 
     value, slope, size, curvature = map(added, zip(*_in_threads(work, len(u), n_threads), strict=True))
     return value, slope, size, curvature
 
 
-def slopes(u: Vector, y: Vector, n_threads: int) -> Vector:
+def slopes(loss: Loss, u: Vector, y: Vector, n_threads: int) -> Vector:
     """Return l'(u, y)."""
-    from diht.samples.logistic_kernels import logistic_slopes
+    numbers, tau = _kernel(loss)
+    if numbers[0] == _LOGISTIC:
+        from diht.samples.logistic_kernels import logistic_slopes
 
-    return _vector(logistic_slopes, u, y, n_threads)
+        return _vector(logistic_slopes, u, y, n_threads)
+    from diht.samples.central_slopes import central_slopes
+
+    return _vector(lambda u, y, out: central_slopes(u, y, numbers, tau, out), u, y, n_threads)
 
 
-def curvatures(u: Vector, y: Vector, n_threads: int) -> Vector:
+def curvatures(loss: Loss, u: Vector, y: Vector, n_threads: int) -> Vector:
     """Return l''(u, y)."""
-    from diht.samples.logistic_kernels import logistic_curvatures
+    numbers, tau = _kernel(loss)
+    if numbers[0] == _LOGISTIC:
+        from diht.samples.logistic_kernels import logistic_curvatures
 
-    return _vector(logistic_curvatures, u, y, n_threads)
+        return _vector(logistic_curvatures, u, y, n_threads)
+    from diht.samples.central_slopes import central_curvatures
+
+    return _vector(lambda u, y, out: central_curvatures(u, y, numbers, tau, out), u, y, n_threads)
+
+
+def _kernel(loss: Loss) -> tuple[tuple[int, float, float, float], float]:
+    known = loss.slope_kernel()
+    assert known is not None
+    return known
 
 
 def _vector(kernel: Callable[[Vector, Vector, Vector], None], u: Vector, y: Vector, n_threads: int) -> Vector:

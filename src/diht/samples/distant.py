@@ -13,7 +13,7 @@ from diht.losses import Loss
 from diht.samples.base import Rows, Samples, added
 from diht.samples.intercept import root_in_batches
 
-__all__ = ["Distant"]
+__all__ = ["Distant", "slopes_at"]
 
 Vector = NDArray[np.float64]
 
@@ -48,10 +48,7 @@ class Distant(Samples):
         known = loss.intercept(lambda f: self.each(f, u))
         if known is not None:
             return known, None
-        if loss.differentiable:
-            return self._by_newton(loss, u, start)
-        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
-        return self._by_batches(loss, u, start, _ROUNDED * size), None
+        return self._by_newton(loss, u, start) if loss.differentiable else (self._by_jumps(loss, u, start), None)
 
     def _by_newton(self, loss: Loss, u: Rows, start: float) -> tuple[float, float | None]:
         """Newton's method; its last step is not looked at where the squares of those before promise that it is the last."""
@@ -69,8 +66,13 @@ class Distant(Samples):
                 return b + step, value + 0.5 * slope * step
             b, least = b + step, abs(slope)
 
+    def _by_jumps(self, loss: Loss, u: Rows, start: float) -> float:
+        """Search for it where l' jumps."""
+        size = self.total(lambda y, u: np.abs(loss.derivative(u + start, y)), u)
+        return self._by_batches(loss, u, start, _ROUNDED * size)
+
     def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
-        return root_in_batches(lambda points: sum(self.asked(_slopes_at, loss, u, points)), start, noise)
+        return root_in_batches(lambda points: sum(self.asked(slopes_at, loss, u, points)), start, noise)
 
     def balanced(self, loss: Loss, alpha: Rows) -> Rows:
         """Project on F and ``sum_i s_i alpha_i = 0``, in a round trip for each of Newton's steps."""
@@ -102,7 +104,8 @@ def _around(samples: Samples, loss: Loss, u: Vector, b: float) -> tuple[float, .
     return s @ a, s @ np.abs(a), s @ loss.second_derivative(u, y), s @ loss.value(u, y)
 
 
-def _slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
+def slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
+    """Return the slopes of the loss at some intercepts."""
     return np.stack([samples.s @ loss.derivative(u + b, samples.y) for b in points.tolist()])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,17 @@ from diht.losses import Loss
 if TYPE_CHECKING:
     from diht.samples import Rows, Samples
 
-__all__ = ["SHORT", "added", "balanced", "best_intercept", "increasing_root", "root_in_batches", "rounding"]
+__all__ = [
+    "SHORT",
+    "Jumps",
+    "added",
+    "balanced",
+    "best_intercept",
+    "increasing_root",
+    "root_in_batches",
+    "root_of_jumps",
+    "rounding",
+]
 
 Vector = NDArray[np.float64]
 
@@ -28,6 +38,7 @@ _MAX_EVALUATIONS = 200
 _MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many
 _SHARP = 1 / 16  # ratio of two values of h from which on a secant counts as converging, whatever the bracket
 _BATCH_WIDTH, _MOST_BATCHES = 1e-3, 40  # first step outwards from the start, relative to it; batches of values
+_RAYS = np.geomspace(1e-9, 1e9, 500)  # distances from the start, relative to it, at which jumps are counted
 _U = 2.0**-53  # unit roundoff: a sum is off by at least about so much of the sum of its terms' sizes
 _ROUNDED = 8.0  # multiple of the rounding error below which a derivative counts as zero
 SHORT = 10_000  # terms up to which numpy computes a sum
@@ -195,6 +206,52 @@ def root_in_batches(h: Callable[[Vector], Vector], start: float, noise: float, n
             left, h_left = float(points[below[-1]]), float(values[below[-1]])
         if above.size:
             right, h_right = float(points[above[0]]), float(values[above[0]])
+    return best
+
+
+class Jumps(NamedTuple):
+    """A nondecreasing function that is constant but for jumps.
+
+    Attributes
+    ----------
+    slopes : array
+        Its values at some points.
+    size : float
+        The sum of the sizes of its terms.
+    jumps : array of shape (2, n), or None
+        Places and heights of the jumps of an interval, where they are few.
+    """
+
+    slopes: Vector
+    size: float
+    jumps: Vector | None
+
+
+def root_of_jumps(h: Callable[[Vector, tuple[float, float] | None], Jumps], start: float) -> float:
+    """Root of a function of jumps as `increasing_root` has it: few calls bracket it, then the jumps in the bracket tell."""
+    far, best, least, left, right, h_left = max(1.0, abs(start)), start, np.inf, -np.inf, np.inf, 0.0
+    for _ in range(_MOST_BATCHES):
+        within = (left, right) if np.isfinite(left) and np.isfinite(right) else None
+        points = np.concatenate([start - far * _RAYS, [start], start + far * _RAYS])
+        points = points if within is None else np.linspace(left, right, len(points))
+        points, far = np.unique(points[(points > left) & (points < right)]), far * _RAYS[-1] / _RAYS[0]
+        if not (points.size and np.all(np.isfinite(points))):
+            break
+        values, size, jumps = h(points, within)
+        if jumps is not None and jumps.size:
+            places, heights = jumps[:, np.argsort(jumps[0])]
+            after = h_left + np.cumsum(heights)
+            return float(places[min(np.searchsorted(after, -_ROUNDED * _U * size), len(places) - 1)])
+        i = int(np.argmin(np.abs(values)))
+        if abs(values[i]) <= least:
+            best, least = float(points[i]), abs(values[i])
+        if least <= _ROUNDED * _U * size:
+            break
+        below, above = np.flatnonzero(values < 0.0), np.flatnonzero(values > 0.0)
+        if below.size:
+            left, h_left = float(points[below[-1]]), float(values[below[-1]])
+        if above.size:
+            right = float(points[above[0]])
     return best
 
 

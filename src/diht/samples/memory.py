@@ -84,25 +84,25 @@ class MemorySamples(Samples):
     def value(self, loss: Loss, u: Rows) -> float:
         """Return ``sum_i s_i l(u_i, y_i)``."""
         if compiled_loss.is_compiled(loss, self.size):
-            return compiled_loss.sums(u, 0.0, self.y, self.s, self.design.n_threads)[0]
+            return compiled_loss.sums(loss, u, 0.0, self.y, self.s, self.design.n_threads)[0]
         return super().value(loss, u)
 
     def slope_at(self, loss: Loss, u: Rows, b: float) -> tuple[float, float, float | None]:
         """Return the weighted sums of l', |l'| and, where that takes no time, l'' at the margins u + b."""
         if compiled_loss.is_compiled(loss, self.size):
-            return compiled_loss.sums(u, b, self.y, self.s, self.design.n_threads)[1:]
+            return compiled_loss.sums(loss, u, b, self.y, self.s, self.design.n_threads, valued=False)[1:]
         return super().slope_at(loss, u, b)
 
     def slopes(self, loss: Loss, u: Rows) -> Rows:
         """Return ``l'(u_i, y_i)``."""
         if compiled_loss.is_compiled(loss, self.size):
-            return compiled_loss.slopes(u, self.y, self.design.n_threads)
+            return compiled_loss.slopes(loss, u, self.y, self.design.n_threads)
         return super().slopes(loss, u)
 
     def curvatures(self, loss: Loss, u: Rows) -> Rows:
         """Return ``l''(u_i, y_i)``."""
         if compiled_loss.is_compiled(loss, self.size):
-            return compiled_loss.curvatures(u, self.y, self.design.n_threads)
+            return compiled_loss.curvatures(loss, u, self.y, self.design.n_threads)
         return super().curvatures(loss, u)
 
     def with_targets(self, y: Rows) -> MemorySamples:

@@ -147,6 +147,29 @@ class _Minimised:
         good = np.flatnonzero(values <= seen.objective - _ARMIJO * np.minimum(sizes, 1.0) * decrease)
         return float(sizes[good[np.argmin(values[good])]]) if good.size else None
 
+    def descended(
+        self, seen: Seen, step: tuple[Vector, float], decrease: float, short: bool
+    ) -> tuple[Seen, bool] | None:
+        """Look at the model of a whole step, or of a better size; return it, and whether it is a shorter one.
+
+        After a `short` one sizes are compared before. None where no size gains.
+        """
+        whole = None if short else self.at(seen.x + step[0], seen.b + step[1])
+        fall = -np.inf if whole is None else seen.objective - whole.objective
+        size = 1.0
+        if not fall >= _ARMIJO * decrease:
+            sizes = (np.append(1.0, _SHORTER) if whole is None else _SHORTER), _SHORTEST
+            size = next((best for some in sizes if (best := self.best_of(seen, step, some, decrease))), 0.0)
+            if not size:
+                return None
+        elif fall > _FASTER * seen.objective:
+            size = self.best_of(seen, step, _LONGER, decrease) or 1.0
+        if whole is not None and size == 1.0:
+            return whole, False
+        other = self.at(seen.x + size * step[0], seen.b + size * step[1])
+        better = other if whole is None or size < 1.0 or other.objective < whole.objective else whole
+        return better, size < 1.0
+
 
 def newton_minimum(
     part: Any,
@@ -165,6 +188,7 @@ def newton_minimum(
     seen = problem.at(*start)
     if not np.isfinite(seen.objective):
         seen = problem.at(np.zeros_like(start[0]), start[1])
+    short = False
     for _ in range(_MOST_STEPS):
         step = problem.direction(seen)
         if step is None:
@@ -177,22 +201,16 @@ def newton_minimum(
             x, b = seen.x + step[0], seen.b + step[1]
             last = _valued(part, loss, lam, x, b) if valued else replace(seen, x=x, b=b)
             return min(last, seen, key=lambda seen: seen.objective), True
-        new = problem.at(seen.x + step[0], seen.b + step[1])
         if decrease <= _HIDDEN * abs(seen.objective):
+            new = problem.at(seen.x + step[0], seen.b + step[1])
             if not np.linalg.norm(np.append(*problem.gradient(new))) < 0.5 * np.linalg.norm(np.append(g, slope)):
                 return seen, True
             seen = new
             continue
-        fall, size = seen.objective - new.objective, None
-        if not fall >= _ARMIJO * decrease:
-            size = problem.best_of(seen, step, _SHORTER, decrease) or problem.best_of(seen, step, _SHORTEST, decrease)
-            if size is None:
-                return seen, False
-        elif fall > _FASTER * seen.objective:
-            size = problem.best_of(seen, step, _LONGER, decrease)
-        if size is not None:
-            longer = problem.at(seen.x + size * step[0], seen.b + size * step[1])
-            new = longer if size < 1.0 or longer.objective < new.objective else new
+        taken = problem.descended(seen, step, decrease, short)
+        if taken is None:
+            return seen, False
+        new, short = taken
         if not new.objective < seen.objective:
             return seen, True
         seen = new

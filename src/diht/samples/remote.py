@@ -22,8 +22,8 @@ from diht.losses import Loss
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
-from diht.samples.distant import Distant
-from diht.samples.intercept import root_in_batches
+from diht.samples.distant import Distant, slopes_at
+from diht.samples.intercept import Jumps, root_of_jumps
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
 from diht.samples.newton import Kinks, Look
@@ -41,7 +41,8 @@ Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _MOST_KINKS = 1_000  # samples at kinks whose rows travel
-_MANY_POINTS = 1_000  # at which slopes that only jump are asked for at once
+_NEAR = 2.0**-52 * np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])  # steps to the sides of a jump
+_MANY_JUMPS = 1_000  # of the slope in the intercept that travel
 _EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
 
@@ -557,15 +558,23 @@ class RemoteSamples(Distant):
         """Return ``f(samples, loss, rows, at)`` of every shard."""
         return self._ask(f, loss, rows.value, at)
 
-    def _by_batches(self, loss: Loss, u: Rows, start: float, noise: float) -> float:
-        """Search for the intercept; where l' is constant but for a jump, with as many points as one likes: they take a sort."""
-        if loss.pieces is None or loss.pieces.mu > 0.0:
-            return super()._by_batches(loss, u, start, noise)
+    def _by_jumps(self, loss: Loss, u: Rows, start: float) -> float:
+        """Search for the intercept; where l' is constant but for a jump, among the jumps themselves.
 
-        def slopes(points: Vector) -> Vector:
-            return _added(self.asked(_slopes_by_jumps, loss, u, points))
+        Of the two sides of the jump at the root that with the smaller slope is taken, as in memory.
+        """
+        if loss.pieces is None:
+            return super()._by_jumps(loss, u, start)
 
-        return root_in_batches(slopes, start, noise, _MANY_POINTS)
+        def slopes(points: Vector, within: tuple[float, float] | None) -> Jumps:
+            parts = self.asked(_jumps, loss, u, (points, within))
+            jumps = [part.jumps for part in parts]
+            known = None if any(part is None for part in jumps) else np.concatenate(jumps, axis=1)
+            return Jumps(_added([part.slopes for part in parts]), added(part.size for part in parts), known)
+
+        root = root_of_jumps(slopes, start)
+        near = root + _NEAR * max(1.0, abs(root))
+        return float(near[np.argmin(np.abs(sum(self.asked(slopes_at, loss, u, near))))])
 
     # Newton's method on few features
 
@@ -655,10 +664,14 @@ class RemoteSamples(Distant):
         """Return the largest of the shards' own."""
         return _largest(self._ask(Method("largest_entries")))
 
-    def formed(self) -> RemoteSamples:
+    def formed(self, method: str = "formed") -> RemoteSamples:
         """Return the samples with X dense, in float64."""
-        value = self.group.value(Method("formed"), self.held)
+        value = self.group.value(Method(method), self.held)
         return self._with(value, RemoteColumns(self.design.shape, np.float64, self.design.n_threads, False, value))
+
+    def formed_if_shorter(self) -> RemoteSamples:
+        """Do so in the shards where Hessians are cheaper then."""
+        return self.formed("formed_if_shorter")
 
     def gram(self, features: Indices, centred: bool, known: Gram | None = None) -> Gram:
         """Compute the Gram matrix of some columns and the targets: sums over the shards."""
@@ -919,12 +932,17 @@ def _look(samples: MemorySamples, loss: Loss, u: Vector, centred: bool) -> tuple
     return float(s @ loss.value(u, y)), float(s @ a), samples.pull(a), *about
 
 
-def _slopes_by_jumps(samples: MemorySamples, loss: Loss, u: Vector, points: Vector) -> Vector:
+def _jumps(samples: MemorySamples, loss: Loss, u: Vector, at: tuple[Vector, tuple[float, float] | None]) -> Jumps:
     """Return the derivatives at some intercepts of a loss whose l' jumps, at u = y, from one end of F to the other."""
-    (low, high), s, jumps_at = loss.domain(samples.y), samples.s, samples.y - u
-    order = np.argsort(jumps_at)
-    before = np.concatenate([[0.0], np.cumsum((s * (high - low))[order])])
-    return float(np.sum(s * low)) + before[np.searchsorted(jumps_at[order], points)]
+    (points, within), (low, high), s = at, loss.domain(samples.y), samples.s
+    order = np.argsort(samples.y - u)
+    places, heights = (samples.y - u)[order], (s * (high - low))[order]
+    before = np.concatenate([[0.0], np.cumsum(heights)])
+    slopes = float(np.sum(s * low)) + before[np.searchsorted(places, points)]
+    size = float(np.sum(s * np.maximum(np.abs(low), np.abs(high))))
+    first, end = (0, len(places)) if within is None else np.searchsorted(places, within)
+    few = within is not None and end - first <= _MANY_JUMPS
+    return Jumps(slopes, size, np.stack([places[first:end], heights[first:end]]) if few else None)
 
 
 def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from diht.design import DualState, Step, TargetFeatures
+from diht.design.base import SMALLEST, UNIT
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss
 from diht.losses.base import OfTarget
@@ -38,9 +39,8 @@ _SOON, _ROUNDER = (
     20,
     4.0,
 )  # steps that intercepts usually need fewer of, and by what scores are divided where they do not
-_ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
+_ROUNDED = 8.0 * UNIT  # share of the terms of a sum that rounding may leave of it
 _FASTER = 0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic
-_TINY = 2.0**-1074
 _BLUR = 1e-14  # relative rounding of the loss, for scores of size one
 
 
@@ -358,7 +358,7 @@ class TargetSamples(Samples):
                 return before, True
             step = -Definite(_grounded(now.curvature)).solve(now.slope)
             # Curvature vanishes at sure classes; the best intercepts differ by no more than scores do, and a little.
-            step *= min(1.0, 4.0 * (reach + float(np.abs(b).max())) / max(float(np.abs(step).max()), _TINY))
+            step *= min(1.0, 4.0 * (reach + float(np.abs(b).max())) / max(float(np.abs(step).max()), SMALLEST))
             decrease = -float(now.slope @ step)
             if np.all(np.abs(now.slope) <= _ROUNDED * now.sizes) or not decrease > 1e-32 * abs(now.value):
                 rounded = np.all(np.abs(now.slope) <= max(_ROUNDED, blur) * now.sizes)

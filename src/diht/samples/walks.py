@@ -64,14 +64,15 @@ class Walks:
         distinct, classes = _distinct(Y)
         origin = distinct[int(np.argmax(np.bincount(classes)))]
         differs, none = distinct != origin, np.empty(0, dtype=np.int64)
-        self._Y: tuple[Any, ...]
+        parts: tuple[Any, ...]
         if np.count_nonzero(differs) <= _SPARSE * distinct.size:
             apart, (columns, rows) = distinct - origin, np.nonzero(differs.T)
             by_row = apart[differs], np.nonzero(differs)[1], _starts(np.count_nonzero(differs, axis=1))
-            self._Y = *by_row, rows, _starts(np.bincount(columns, minlength=Y.shape[1]))
+            parts = *by_row, rows, _starts(np.bincount(columns, minlength=Y.shape[1]))
             around.vectors[2] = np.abs(apart).max(axis=0, initial=0.0)
         else:
-            self._Y, origin = (distinct, none, none, none, none), np.zeros(Y.shape[1])
+            parts, origin = (distinct, none, none, none, none), np.zeros(Y.shape[1])
+        self._Y = tuple(_of_one_type(part) for part in parts)
         self._members = np.argsort(classes, kind="stable"), _starts(np.bincount(classes, minlength=len(distinct)))
         loss = np.array(around.loss, dtype=np.float64)
         self._model = samples, around.equations, around.vectors, around.scalars, loss, origin, classes
@@ -128,6 +129,13 @@ class Walks:
         n_parts = max(1, min(self._n_threads, len(x) // _ENTRIES_EACH))
         parts = [(x, rows, starts, self._whole, np.arange(part, m, n_parts), g, t, bounds) for part in range(n_parts)]
         return Found(bounds, t, sum(run_parts(work, parts)))
+
+
+def _of_one_type(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous, read-only view: kernels are compiled anew for other strides, and for arrays that can be written."""
+    view = np.ascontiguousarray(array)[:]
+    view.flags.writeable = False
+    return view
 
 
 def _starts(counts: Indices) -> Indices:

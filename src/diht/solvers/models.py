@@ -41,11 +41,11 @@ class Points(ABC):
     """The problems of all k and lam on the same samples, and how models of them are made."""
 
     @abstractmethod
-    def shrunk(self, k: int, lam: float, fit: Fit, known: Fit) -> Fit:
+    def shrunk(self, k: float, lam: float, fit: Fit, known: Fit) -> Fit:
         """Return a model with the features of one for a larger k, but for the cheapest; `known` where that is its support."""
 
     @abstractmethod
-    def searched(self, k: int, lam: float, fit: Fit | None) -> Fit:
+    def searched(self, k: float, lam: float, fit: Fit | None) -> Fit:
         """Add features while there is room, and swap while that gains, from a model for no larger k or from nothing."""
 
 
@@ -64,15 +64,15 @@ class SamplePoints(Points):
     problem: Problem
     stop: Callable[[], bool] = never
 
-    def at(self, k: int, lam: float) -> Problem:
+    def at(self, k: float, lam: float) -> Problem:
         """Return the problem of a point."""
         return self.problem.replaced(constraint=self.problem.constraint.allowing(k), lam=lam)
 
-    def shrunk(self, k: int, lam: float, fit: Fit, known: Fit) -> Fit:
+    def shrunk(self, k: float, lam: float, fit: Fit, known: Fit) -> Fit:
         """Return a model with the features of one for a larger k, but for the cheapest; `known` where that is its support."""
         return shrunk(self.at(k, lam), fit, known)
 
-    def searched(self, k: int, lam: float, fit: Fit | None) -> Fit:
+    def searched(self, k: float, lam: float, fit: Fit | None) -> Fit:
         """Add features while there is room, and swap while that gains, from a model for no larger k or from nothing."""
         problem = self.at(k, lam)
         support, w, b = (_NONE, None, problem.null_intercept) if fit is None else (fit.support, fit.w, fit.b)
@@ -123,7 +123,7 @@ class GramPoints(Points):
     constraint: Constraint
     stop: Callable[[], bool] = never
 
-    def shrunk(self, k: int, lam: float, fit: Fit, known: Fit) -> Fit:
+    def shrunk(self, k: float, lam: float, fit: Fit, known: Fit) -> Fit:
         """Return a model with the features of one for a larger k, but for the cheapest; `known` where that is its support."""
         support, d = fit.support, len(self.h)
         roots = np.zeros(d)
@@ -131,7 +131,7 @@ class GramPoints(Points):
         chosen = self.constraint.allowing(k).select(roots)
         return known if np.array_equal(chosen, known.support) else self._fit(chosen, lam)
 
-    def searched(self, k: int, lam: float, fit: Fit | None) -> Fit:
+    def searched(self, k: float, lam: float, fit: Fit | None) -> Fit:
         """Add features while there is room, and swap while that gains, from a model for no larger k or from nothing."""
         d = len(self.h)
         m, inside, outside = self.constraint.allowing(k).free(d)
@@ -204,9 +204,9 @@ class GramPoints(Points):
         return Fit(len(self.h), support, x, 0.0, self.null - float(h @ x) + 0.5 * float(x @ H @ x))
 
 
-def path_models(points: Points, ks: Sequence[int], lams: Sequence[float]) -> dict[tuple[int, float], Fit]:
+def path_models(points: Points, ks: Sequence[float], lams: Sequence[float]) -> dict[tuple[float, float], Fit]:
     """Return models for all of some k and lam, both ascending: down in lam, and for each lam up, down and up in k."""
-    models: dict[tuple[int, float], Fit] = {}
+    models: dict[tuple[float, float], Fit] = {}
     for lam, larger in zip(lams[::-1], [None, *lams[:0:-1]], strict=True):
         before = None
         for k in ks:
@@ -232,8 +232,8 @@ def _better(one: Fit, other: Fit) -> bool:
 
 
 def sample_models(
-    problem: Problem, ks: Sequence[int], lams: Sequence[float], stop: Callable[[], bool] = never
-) -> dict[tuple[int, float], Fit]:
+    problem: Problem, ks: Sequence[float], lams: Sequence[float], stop: Callable[[], bool] = never
+) -> dict[tuple[float, float], Fit]:
     """Return models of a problem for all of some k and lam, whatever its own are; once `stop` says True, without swaps."""
     with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
         return path_models(SamplePoints(problem, stop), ks, lams)

@@ -20,6 +20,7 @@ from diht.bounds.rule import Rule, SparseVector
 from diht.bounds.shift import FOUND, ShiftedPoint, own_ridges, problem_gram, shifted_ridges
 from diht.constraints.base import Constraint
 from diht.constraints.limits import Limits
+from diht.design.base import SMALLEST
 from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import never, refit
@@ -409,7 +410,7 @@ class NewtonNodes(Nodes):
 
         design = part.samples.design
         error, lost = design.rmatvec_error(1.0), design.rmatvec_error(0.0)
-        underflow = lost + 2.0**-1074 * np.sqrt(part.shape[0]) * design.column_norms()
+        underflow = lost + SMALLEST * np.sqrt(part.shape[0]) * design.column_norms()
         columns = np.ascontiguousarray(part.design.toarray(copy=False).T)
         return Classified(
             columns,

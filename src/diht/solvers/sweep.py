@@ -72,14 +72,15 @@ class WiderBound(Bound):
     ----------
     origin : Bound
         The bound on the other problem.
-    k : int
-        How many features (or groups) its constraint allows, besides those to keep; no less than here. It is the same otherwise.
+    k : int or float
+        The level of its constraint: how many features (or groups) that allows, besides those to keep, or the budget; no less than
+        here. It is the same otherwise.
     lam : float
         Its ridge, no larger than here.
     """
 
     origin: Bound
-    k: int
+    k: float
     lam: float
 
     @classmethod
@@ -99,7 +100,8 @@ class WiderBound(Bound):
 
     def renewed(self, problem: Problem) -> Bound:
         """Compute the bound on the other problem again, if that is one on this."""
-        most = problem.constraint.choices(problem.shape[1])
+        constraint, d = problem.constraint, problem.shape[1]
+        most = constraint.choices(d) if constraint.level_name == "k" else np.inf
         if not _allowed(problem) <= self.k <= most or problem.lam < self.lam:
             return super().renewed(problem)
         wider = self._wider(problem)
@@ -110,9 +112,9 @@ class WiderBound(Bound):
         return self.origin.screening(self._wider(problem))
 
 
-def _allowed(problem: Problem) -> int:
-    """The k of a problem: how many features (or groups) a model may have besides those to keep."""
-    return problem.constraint.free(problem.shape[1])[0]
+def _allowed(problem: Problem) -> float:
+    """The k of a problem: how many features (or groups) a model may have besides those to keep, or the budget for them."""
+    return problem.constraint.level(problem.shape[1])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -256,15 +258,15 @@ class _Nearby(Auto):
 
 def solve_path(
     problem: Problem,
-    ks: Sequence[int],
+    ks: Sequence[float],
     lams: Sequence[float],
     solver: str | Solver = "auto",
     tol: float = 1e-4,
     time_limit: float | None = None,
     random_state: int | None = None,
-    tell: Callable[[int, float, Result], Any] | None = None,
+    tell: Callable[[float, float, Result], Any] | None = None,
     stop: Callable[[], bool] = never,
-) -> dict[tuple[int, float], Result]:
+) -> dict[tuple[float, float], Result]:
     """Solve a problem for all of some k and lam, whatever its own are.
 
     Parameters
@@ -299,7 +301,7 @@ def solve_path(
         with blas_threads(problem.design.long_products):
             return sweep.run()
 
-    def answer(k: int, lam: float, result: Result) -> Result:
+    def answer(k: float, lam: float, result: Result) -> Result:
         return table.at(problem.replaced(constraint=problem.constraint.allowing(k), lam=lam)).result(result, tol)
 
     sweep = _Sweep(
@@ -314,18 +316,18 @@ class _Sweep:
     """The points solved so far, and how to solve the next."""
 
     problem: Problem
-    ks: list[int]
+    ks: list[float]
     lams: list[float]
     method: Solver
     tol: float
     time_limit: float | None
-    tell: Callable[[int, float, Result], Any]
+    tell: Callable[[float, float, Result], Any]
     stop: Callable[[], bool] = never
-    results: dict[tuple[int, float], Result] = field(default_factory=dict)
+    results: dict[tuple[float, float], Result] = field(default_factory=dict)
     shared: _Shared = field(default_factory=_Shared)
     began: float = field(default_factory=perf_counter)
 
-    def run(self) -> dict[tuple[int, float], Result]:
+    def run(self) -> dict[tuple[float, float], Result]:
         """Go down in lam, and for each lam down and up in k."""
         for lam, larger in zip(self.lams[::-1], [None, *self.lams[:0:-1]], strict=True):
             stopped = self.go_down(lam, larger)
@@ -336,7 +338,7 @@ class _Sweep:
         self.hand_on()
         return {key: self.results[key] for key in sorted(self.results, key=lambda key: key[::-1])}
 
-    def at(self, k: int, lam: float) -> Problem:
+    def at(self, k: float, lam: float) -> Problem:
         """The problem of a point."""
         return self.problem.replaced(constraint=self.problem.constraint.allowing(k), lam=lam)
 
@@ -396,13 +398,13 @@ class _Sweep:
                 bound = WiderBound.of(self.at(*key), self.results[key].certificate.bound)
                 self.put(other, self.results[other], bound)
 
-    def follows(self, key: tuple[int, float], other: tuple[int, float]) -> bool:
+    def follows(self, key: tuple[float, float], other: tuple[float, float]) -> bool:
         """Whether a point has the next larger k, or the next smaller lam."""
         ahead = self.ks.index(other[0]) - self.ks.index(key[0])
         below = self.lams.index(key[1]) - self.lams.index(other[1])
         return (ahead, below) in ((1, 0), (0, 1))
 
-    def put(self, key: tuple[int, float], model: Result, bound: Bound) -> None:
+    def put(self, key: tuple[float, float], model: Result, bound: Bound) -> None:
         """Give a point a model and a bound."""
         problem, result = self.at(*key), self.results[key]
         certificate = certificate_of(problem, model.coef.ravel(), model.intercept, bound)
@@ -434,7 +436,7 @@ class _Sweep:
         left = self.time_limit - (perf_counter() - self.began)
         return max(left, 1e-3) / max(1, len(self.ks) * len(self.lams) - len(self.results))
 
-    def model(self, k: int, lam: float) -> Fit:
+    def model(self, k: float, lam: float) -> Fit:
         """The model of a point, in the coordinates of the solvers."""
         result = self.results[k, lam]
         w = self.problem.flat("w", result.w)
@@ -449,10 +451,10 @@ class _Sweep:
 
 def proved(
     problem: Problem,
-    models: Mapping[tuple[int, float], Model],
-    solved: Mapping[tuple[int, float], Result],
+    models: Mapping[tuple[float, float], Model],
+    solved: Mapping[tuple[float, float], Result],
     tol: float = 1e-4,
-) -> dict[tuple[int, float], Result]:
+) -> dict[tuple[float, float], Result]:
     """Return models of a problem's path with bounds: those of their own dual points, and of those of the points that were solved.
 
     Models and bounds are handed on from point to point, so that neither objectives nor bounds rise with k, nor fall with lam.

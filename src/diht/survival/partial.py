@@ -21,7 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TIES", "Censored", "Linear", "PartialLikelihood"]
+from diht.joint.likelihood import Linear
+
+__all__ = ["TIES", "Censored", "PartialLikelihood"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -57,15 +59,6 @@ class Censored(NamedTuple):
         """Return those of some samples."""
         time, entry, event, stratum, weight = self
         return Censored(time[rows], entry[rows], event[rows], stratum[rows], weight[rows])
-
-
-class Linear(NamedTuple):
-    """f at a point, its gradient, and what rounding can have done to both."""
-
-    value: float
-    gradient: Vector
-    value_error: float
-    gradient_error: Vector
 
 
 class _Sums(NamedTuple):
@@ -185,7 +178,10 @@ class PartialLikelihood:
         return u
 
     def linear(self, u: Vector) -> Linear:
-        """Return f and its gradient at u, as it is."""
+        """Return the gradient at u, as it is, and f(u) less its product with u.
+
+        Off are f(u) and the gradient, by the errors of sums over risk sets, and their product.
+        """
         value, size, gradient, error = 0.0, 0.0, -self.pull, 2.0 * _U * self.pull
         for part in self.strata:
             found = part.sums(u[part.rows])
@@ -201,7 +197,11 @@ class PartialLikelihood:
         value -= float(np.sum(pulled))
         size += 64.0 * _U * (float(np.abs(pulled).sum()) + abs(value)) + len(self.strata) * _U * abs(value)
         error = 2.0 * (error + 4.0 * _U * np.abs(gradient)) / self.size
-        return Linear(value / self.size, gradient / self.size, 2.0 * size / self.size, error)
+        f, f_error, alpha = value / self.size, 2.0 * size / self.size, gradient / self.size
+        products = alpha * u
+        constant = f - float(np.sum(products))
+        lost = f_error + float(error @ np.abs(u)) + 80.0 * _U * float(np.abs(products).sum())
+        return Linear(alpha, error, constant - lost - 8.0 * _U * (abs(constant) + lost + abs(f)))
 
     def value(self, u: Vector) -> float:
         """Return f at u."""

@@ -21,9 +21,10 @@ MOST_SHIFTED = 6000  # features whose Gram matrix is formed for a shift: more ta
 _SMALL = 2e6  # entries of X up to which every start is searched; beyond, only those near to the incumbent
 _SAMPLE, _SAMPLE_EACH = 20_000, 200  # rows that are solved first, at least, and for each column
 _MANY_ENTRIES = 4e6  # entries of X from which on they are, where they are no more than half of all
-# Under the squared loss auto branches up to so many features in play where the gap is wide, and so many multiplications of their
-# Gram matrix; under other losses up to so many multiplications of a Hessian, of which a node takes some ten.
-_FEW_BRANCHED, _CHEAP_GRAM, _CHEAP_NODE = 1000, 1e11, 1e7
+# Under the squared loss auto branches up to so many features in play where the gap is wide (nodes of more are not compiled and take
+# .1 to 1 s; those that a budget holds gain .1 to 1 point of gaps of 66 to 99%), and so many multiplications of their Gram matrix;
+# under other losses up to so many multiplications of a Hessian, of which a node takes some ten.
+_FEW_BRANCHED, _CHEAP_GRAM, _CHEAP_NODE = 300, 1e11, 1e7
 _CHEAP_RIDGE = 1e8  # operations of a ridge regression up to which it comes first: milliseconds
 _MOST_GREEDY = 50  # features up to which a model is grown one by one: more take long, and early choices mislead
 _FEW = 10  # features of a model that is grown in less time than a relaxation for a larger ridge takes

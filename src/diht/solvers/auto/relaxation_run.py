@@ -26,6 +26,7 @@ _MOST_SLOW = 3  # steps without progress on the relaxation's own gap, in a row, 
 _MOST_UNPROVED = 30  # the same while the bound is that of alpha = 0
 _NEARLY_SOLVED = 0.2  # own gap, relative to the gap, below which new roundings are refitted, in half of all reads
 _UNSOLVED = 0.7  # own gap, relative to the gap, above which a rounding is searched without waiting for the solution
+_RESUMED = 1e-3  # smoothing of a loss with kinks where the model of some rows is near: less and steps go astray
 _HOPELESS = 0.05  # of the objective: a bound below that says little, and takes long where lam is small
 _ALIKE = 0.9  # share of common features of two supports that count as the same
 
@@ -60,7 +61,7 @@ class RelaxationRun:
         engine = self.inner.engine
         if isinstance(engine, NewtonEngine):
             self.resumed = True
-            engine.begin(w if self.inner.features is None else w[self.inner.features], b)
+            engine.begin(w if self.inner.features is None else w[self.inner.features], b, _RESUMED)
 
     @property
     def bound(self) -> Bound:

@@ -212,7 +212,7 @@ class RelaxationSolution(Stage):
         if relaxation.rounded is None:
             _advance(state)
         while not relaxation.suffices(state.gap):
-            if not state.profile.is_small and relaxation.is_hopeless(state.objective):
+            if relaxation.is_hopeless(state.objective) and not _tree_follows(state):
                 return
             if relaxation.is_worth_a_refit(state.gap):
                 yield from _refit(state, relaxation)
@@ -227,6 +227,11 @@ def _advance(state: AutoState) -> None:
     rounded = state.relaxation.advance()
     state.prove(state.relaxation.bound)
     state.pool.add(rounded)
+
+
+def _tree_follows(state: AutoState) -> bool:
+    """Whether branching is for a problem of so many features and so wide a gap, whatever screening will leave of them."""
+    return state.profile.is_branchable(state.problem.shape[1], state.exceeds(_WIDE))
 
 
 def _refit(state: AutoState, relaxation: RelaxationRun) -> Iterator[None]:
@@ -381,8 +386,7 @@ class Perturbation(Stage):
         """Improve the incumbent or the bound."""
         rng = np.random.default_rng(state.random_state)
         profile, plain = state.profile, state.problem.constraint.is_plain
-        tree_follows = profile.is_branchable(state.problem.shape[1], state.exceeds(_WIDE))
-        goes_on = plain and not tree_follows and not profile.has_many_rows_each
+        goes_on = plain and not _tree_follows(state) and not profile.has_many_rows_each
         further = _KICKED * state.budget.reads if goes_on else 0.0
         spent = state.budget.within(SEARCH_READS + further)
         for t in range(PERTURBATIONS):

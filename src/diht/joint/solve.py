@@ -1,4 +1,4 @@
-r"""Cox models with at most k features, and bounds on all of them.
+r"""Models with at most k features whose loss is no sum over samples, and bounds on all of them.
 
 .. math:: \min_w \; f(Xw) + \frac{\lambda}{2} \|w\|^2 \quad \text{subject to} \quad \|w\|_0 \le k .
 
@@ -7,16 +7,15 @@ f is convex, so that for any u, with :math:`\alpha = f'(u)`,
 .. math:: f(Xw) \ge f(u) + \alpha^\top (Xw - u) , \qquad
           \min_{\|w\|_0 \le k} f(Xw) + \tfrac\lambda2 \|w\|^2 \ge f(u) - \alpha^\top u - \frac{\nu(X^\top \alpha)^2}{2 \lambda} ,
 
-with :math:`\nu(g)^2` the sum of the k largest squares. In terms of dual variables :math:`\alpha` has a distribution on each risk
-set, the one that belongs to u, and :math:`f(u) - \alpha^\top u` is minus their relative entropies. The best u is that of the
-relaxation, in which the k-support norm stands in the place of the constraint; it is found by Newton's method with quadratic models.
+with :math:`\nu(g)^2` the sum of the k largest squares. The best u is that of the relaxation, in which the k-support norm stands in
+the place of the constraint; it is found by Newton's method with quadratic models.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -25,16 +24,16 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.design import Design
+from diht.design.base import UNIT
+from diht.joint.likelihood import Likelihood
 from diht.numerics.definite import Definite
 from diht.relaxation.proximal import minimise_quadratic
-from diht.survival.partial import PartialLikelihood
 
-__all__ = ["CoxFit", "CoxProblem", "solve_cox"]
+__all__ = ["JointFit", "JointProblem", "Solved", "joint_models", "solve_joint", "solve_joint_path"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_U = 2.0**-53  # unit roundoff of float64
 _NEWTON, _HALVINGS, _ARMIJO = 100, 40, 1e-4
 _RELAXED, _ROUNDS = 60, 20  # Newton steps of a relaxation, and working sets
 _WORKING = 60  # features, at least, that a relaxation is solved on before the others are looked at
@@ -42,7 +41,7 @@ _TRIED = 8  # features that are fitted in the place of each that leaves
 _LARGEST = 200.0  # size of predictions, beyond which a Newton step is shortened
 
 
-class CoxFit(NamedTuple):
+class JointFit(NamedTuple):
     """A model on a support."""
 
     w: Vector
@@ -55,10 +54,10 @@ class CoxFit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class CoxProblem:
+class JointProblem:
     """The likelihood, X in memory, the constraint and the ridge."""
 
-    likelihood: PartialLikelihood
+    likelihood: Likelihood
     design: Design
     X: Vector
     constraint: Constraint
@@ -76,9 +75,9 @@ class CoxProblem:
     def lower_bound(self, w: Vector, constraint: Constraint | None = None) -> tuple[float, Vector]:
         r"""Return the bound of u = Xw less all that rounding can have added to it, and X' alpha.
 
-        u is as it was computed: the bound is that of any u. What is off are f(u) and alpha, by the errors that the likelihood
-        reports, the product of the two, and X' alpha, by the design's own bound and by what alpha is off, times the norms of the
-        columns; :math:`\nu` is a norm. -inf where f(u) is not finite.
+        u is as it was computed: the bound is that of any u. The likelihood has taken off the constant what that may be too
+        large. X' alpha is off by the design's own bound, and by what alpha is off, times the norms of the columns; :math:`\nu` is a
+        norm. -inf where the constant is not finite.
         """
         constraint = self.constraint if constraint is None else constraint
         u = self.likelihood.levelled(self.X @ w)
@@ -89,16 +88,13 @@ class CoxProblem:
             moved = float(np.linalg.norm(at.gradient_error)) * (1.0 + 1e-9) + 1e-300
             off = 2.0 * self.design.rmatvec_error(norm) + moved * self.design.column_norms() * (1.0 + 1e-9)
             squares, error = constraint.value(g), np.sqrt(constraint.value(off)) * (1.0 + 1e-9)
-            sizes = np.abs(at.gradient * u)
-            value = at.value - float(np.sum(at.gradient * u)) - squares / (2.0 * self.lam)
-            lost = at.value_error + float(at.gradient_error @ np.abs(u)) + 80.0 * _U * float(sizes.sum())
-            relative = (len(g) + 16.0) * _U
+            relative = (len(g) + 16.0) * UNIT
             root = np.sqrt(squares) * (1.0 + relative) + error
-            lost += (root**2 * (1.0 + relative) - squares) / (2.0 * self.lam)
-            safe = value - lost - 8.0 * _U * (abs(value) + abs(lost) + abs(at.value))
+            most = root**2 * (1.0 + relative) / (2.0 * self.lam)
+            safe = at.constant - most - 8.0 * UNIT * (abs(at.constant) + most)
         return (float(safe) if np.isfinite(safe) else -np.inf), g
 
-    def refit(self, support: Indices, w: Vector | None = None) -> CoxFit:
+    def refit(self, support: Indices, w: Vector | None = None) -> JointFit:
         """Minimise on a support by Newton's method."""
         X, x = self.X[:, support], np.zeros(len(support)) if w is None else w[support]
         if w is not None and not np.isfinite(self._value(X @ x, x)):
@@ -123,7 +119,7 @@ class CoxProblem:
             x, u, value = x + size * step, u + size * change, new
         found = np.zeros(self.X.shape[1])
         found[support] = x
-        return CoxFit(found, value)
+        return JointFit(found, value)
 
     def relaxed(self, w: Vector, constraint: Constraint, tol: float, stop: Callable[[], bool]) -> Vector:
         """Minimise f(Xw) + lam Omega(w) from a model, on working sets of features."""
@@ -178,14 +174,14 @@ class CoxProblem:
             x, value = x + size * (p - x), new
         return x
 
-    def swapped(self, fit: CoxFit, stop: Callable[[], bool]) -> CoxFit:
+    def swapped(self, fit: JointFit, stop: Callable[[], bool]) -> JointFit:
         """Exchange one feature for another, or add one, while that gains."""
-        better: CoxFit | None = fit
+        better: JointFit | None = fit
         while better is not None and not stop():
             fit, better = better, self._exchange(better, stop)
         return fit
 
-    def _exchange(self, fit: CoxFit, stop: Callable[[], bool]) -> CoxFit | None:
+    def _exchange(self, fit: JointFit, stop: Callable[[], bool]) -> JointFit | None:
         d = self.X.shape[1]
         leaving = np.setdiff1d(fit.support, self.constraint.free(d)[1])
         order: list[Any] = leaving[np.argsort(np.abs(fit.w[leaving]), kind="stable")].tolist()
@@ -212,9 +208,9 @@ class CoxProblem:
 class _Search:
     """Best-first branch and bound; nodes decide features."""
 
-    def __init__(self, problem: CoxProblem, tol: float, stop: Callable[[], bool]) -> None:
+    def __init__(self, problem: JointProblem, tol: float, stop: Callable[[], bool], start: JointFit | None) -> None:
         self.problem, self.tol, self.stop = problem, tol, stop
-        self.best = problem.refit(problem.constraint.free(problem.X.shape[1])[1])
+        self.best = problem.refit(problem.constraint.free(problem.X.shape[1])[1]) if start is None else start
         self.numbers = count()
 
     def node(self, constraint: Constraint, start: Vector) -> tuple[float, int, Constraint, Vector]:
@@ -260,10 +256,40 @@ class _Search:
         return min(closed, heap[0][0] if heap else np.inf), n_nodes
 
 
-def solve_cox(
-    problem: CoxProblem, tol: float, most_nodes: float, stop: Callable[[], bool]
-) -> tuple[CoxFit, float, int]:
-    """Return the best model found, a lower bound on all that are allowed, and the number of nodes of the search tree."""
-    search = _Search(problem, tol, stop)
+class Solved(NamedTuple):
+    """The best model found, a lower bound on all that are allowed, and the number of nodes of the search tree."""
+
+    fit: JointFit
+    bound: float
+    n_nodes: int
+
+
+def solve_joint(
+    problem: JointProblem, tol: float, most_nodes: float, stop: Callable[[], bool], start: JointFit | None = None
+) -> Solved:
+    """Search for the best model, from one that is allowed if there is one."""
+    search = _Search(problem, tol, stop, start)
     bound, n_nodes = search.run(most_nodes)
-    return search.best, bound, n_nodes
+    return Solved(search.best, bound, n_nodes)
+
+
+def joint_models(problem: JointProblem, ks: Sequence[int], stop: Callable[[], bool]) -> list[JointFit]:
+    """Return models for some k, ascending, without bounds: features join and are swapped from each to the next."""
+    fit, found = problem.refit(problem.constraint.free(problem.X.shape[1])[1]), []
+    for k in ks:
+        fit = replace(problem, constraint=problem.constraint.allowing(k)).swapped(fit, stop)
+        found.append(fit)
+    return found
+
+
+def solve_joint_path(
+    problem: JointProblem, ks: Sequence[int], tol: float, most_nodes: float, stop: Callable[[], bool]
+) -> list[Solved]:
+    """Solve for some k, ascending, each from the model before; a bound for a larger k is one for a smaller."""
+    found: list[Solved] = []
+    for k in ks:
+        own = replace(problem, constraint=problem.constraint.allowing(k))
+        start = own.swapped(found[-1].fit, stop) if found else None
+        found.append(solve_joint(own, tol, most_nodes, stop, start))
+    bounds = np.maximum.accumulate([solved.bound for solved in found][::-1])[::-1]
+    return [solved._replace(bound=float(bound)) for solved, bound in zip(found, bounds, strict=True)]
