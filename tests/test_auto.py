@@ -235,7 +235,7 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
         partial(medium, Squared()),
     ),
     SwapOptimality: (rare_words, "objective", 0.01, None),
-    Restarts: (words_of_topics, "objective", 0.001, partial(medium, Logistic())),
+    Restarts: (words_of_topics, "objective", 0.001, partial(medium, Squared())),
     Branching: (partial(drawn, Logistic(), 60, 15, 4, 0.7, 1.0, 1e-3, 5), "bound", 0.01, None),
 }
 

@@ -37,7 +37,7 @@ CONSTRAINTS = [
 @pytest.fixture(autouse=True, params=[0.0, np.inf], ids=["compiled", "numpy"])
 def worth_compiling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
     """Walk along columns in compiled code, and in numpy."""
-    monkeypatch.setattr(joining_module, "_WORTH_COMPILING", request.param)
+    monkeypatch.setattr(joining_module, "WORTH_COMPILING", request.param)
     return float(request.param)
 
 
@@ -142,7 +142,8 @@ def test_no_swap_of_rare_words_improves_the_model_of_auto() -> None:
 @pytest.mark.parametrize("effort", [0.0, 1e5, 1e6])
 def test_where_the_work_is_limited_the_gain_of_every_swap_is_bounded(effort: float, monkeypatch) -> None:
     X, y = scaled_words(3)
-    monkeypatch.setattr(state, "_EFFORT", effort)
+    monkeypatch.setattr(state, "_PATIENCE", effort)
+    monkeypatch.setattr(state, "_IN_VAIN", 0.0)
     problem = Problem(X, y, "logistic", 5, 1e-3, None, True)
     result = solve(problem)
     if result.swap_optimal is not True:

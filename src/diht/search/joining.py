@@ -46,7 +46,7 @@ from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.samples import Along, Around, Found, Lines, Rows, Samples, Walks
 
-__all__ = ["Effort", "Joining"]
+__all__ = ["NARROW", "ROUGH", "WIDE", "WORTH_COMPILING", "Breadth", "Effort", "Joining"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -62,14 +62,12 @@ _OUTSIDE = 1e-14  # relative distance to F that is rounding
 _NEAR = 0.8  # share of the reach up to which a sum of bounds on the answer will do
 _WIDE = 100  # columns whose answers are formed together
 _FIRST, _FURTHER, _NEWTON = 2, 4, 20  # dual points that are tried for a feature: at first, then, on whole columns
-_GLANCE = 100  # features whose bounds are looked at where a better model is searched for
-_NEARER = 30  # and where the objective was minimised along each of many first
-_GLANCED = 1e6  # entries of columns along which the objective is minimised before that
+_GLANCE = 100  # features whose bounds are looked at where a better model is searched for and no code is compiled
 _PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled code, and their steps
 _MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
 _LEAST = 20  # steps of that, at most
-_WORTH_COMPILING = (
-    2e6  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
+WORTH_COMPILING = (
+    5e5  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
 )
 _AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
 _COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times
@@ -77,6 +75,16 @@ _ALONE = 0.2  # and where a column is looked at alone
 _PER_COLUMN = 0.05  # and that each entry of a matrix as large as the support takes, for each column
 _FARTHEST = 4.0  # times the last coefficient: the next one at most
 _PER_BYTE = 0.01  # units of effort that a stage takes for each byte of X that it reads, with all that it does besides
+
+
+class Breadth(NamedTuple):
+    """How much is looked at where a better model is searched for in compiled code."""
+
+    entries: float  # of columns along which the objective is minimised
+    nearer: int  # features, the best of these, whose models are fitted
+
+
+ROUGH, NARROW, WIDE = Breadth(1e5, 10), Breadth(1e6, 30), Breadth(1e7, 100)
 
 
 class Effort:
@@ -166,7 +174,7 @@ class Joining:
         """Return the curvature of the objective along each feature alone; None where no better bounds are known, or needed."""
         return None if self._walk is None else self._walk.curvatures()
 
-    def glance(self, curvatures: Callable[[], Vector | None]) -> Indices:
+    def glance(self, curvatures: Callable[[], Vector | None], breadth: Breadth) -> Indices:
         """Improve the bounds of the features that promise most, each alone; return those that are still open.
 
         Curvatures of a model near by will do. Where there is compiled code, the objective is minimised along many features first:
@@ -180,10 +188,10 @@ class Joining:
             features, h = self.units[some], curvatures()
             assert h is not None
             order = np.argsort(-np.square(self._g[features]) / h[features], kind="stable")
-            some = some[order[: walk.affordable(features[order])]]
+            some = some[order[: walk.affordable(features[order], breadth.entries)]]
         if len(some) > _GLANCE:
             change, self.t[some] = walk.least(self.units[some], self.effort)
-            some = some[np.argpartition(change, _NEARER)[:_NEARER]]
+            some = some[np.argpartition(change, breadth.nearer)[: breadth.nearer]]
         for better in [*walk.methods[:2], *walk.fits]:
             some = some[self.bounds[some] < self.target]
             self._improve(better, some)
@@ -325,11 +333,11 @@ class _Walk:
         mean, variance = samples.moments(c)
         return np.asarray(total * (variance if self.problem.fit_intercept else variance + mean**2) + self.problem.lam)
 
-    def affordable(self, features: Indices) -> int:
-        """Return along how many of some features, in their order, the objective is minimised at a glance."""
+    def affordable(self, features: Indices, entries: float) -> int:
+        """Return along how many of some features, in their order, the objective is minimised at a glance at so many entries."""
         if self._compiled is None:
             return _GLANCE
-        return max(_GLANCE, len(self.problem.design.pieces(features, _GLANCED)[0]))
+        return max(_GLANCE, len(self.problem.design.pieces(features, entries)[0]))
 
     def least(self, features: Indices, effort: Effort) -> tuple[Vector, Vector]:
         """Minimise the objective along each feature alone; return how it changes, and where."""
@@ -388,7 +396,7 @@ class _Walk:
     def _compiled(self) -> Walks | None:
         """The same in compiled code, for a loss that has one and samples in memory; None where there is little to do."""
         problem, samples, kernel = self.problem, self.problem.samples, self.problem.loss.kernel()
-        if kernel is None or problem.design.entries() * len(self.K) < _WORTH_COMPILING:
+        if kernel is None or problem.design.entries() * len(self.K) < WORTH_COMPILING:
             return None
         k, n = len(self.fit.support), len(self.K)
         vectors = np.zeros((4, n))

@@ -20,7 +20,7 @@ from diht.problem import Problem
 from diht.refit import never, refit
 from diht.samples import Intercept
 from diht.search.exact_swaps import ExactSwaps
-from diht.search.joining import Effort, Joining
+from diht.search.joining import NARROW, WIDE, Breadth, Effort, Joining
 from diht.search.pool import Pool
 
 __all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
@@ -59,8 +59,7 @@ def better_swaps(
     fit: Fit,
     *,
     rtol: float = 1e-9,
-    effort: float = np.inf,
-    patience: float = np.inf,
+    effort: Effort | None = None,
     stop: Callable[[], bool] = never,
     pool: Pool | None = None,
 ) -> Generator[None, None, SwapOptimum]:
@@ -72,16 +71,14 @@ def better_swaps(
     fit : Fit
         A model, whose support is fitted first.
     rtol : float
-    effort : float
-        Limit on the work, in entries of X that are looked at once.
-    patience : float
-        Limit on the work since a swap last improved the model.
+    effort : Effort, optional
+        Limits on the work, which takes from it.
     stop : callable
         Asked before every fit; True ends the search.
     pool : Pool, optional
         Is given every model met.
     """
-    search = _Search(problem, rtol, Effort(effort, patience), stop, pool)
+    search = _Search(problem, rtol, effort or Effort(), stop, pool)
     fit = search.fit(fit.support, fit.w, fit.b)
     if ExactSwaps.apply(problem) and not search.has_room(fit):
         fit, proved = search.exactly(fit)
@@ -91,7 +88,14 @@ def better_swaps(
 
 
 def restarted(
-    problem: Problem, fit: Fit, removed: Indices, *, effort: Effort, stop: Callable[[], bool] = never, pool: Pool
+    problem: Problem,
+    fit: Fit,
+    removed: Indices,
+    glance: Breadth,
+    *,
+    effort: Effort,
+    stop: Callable[[], bool] = never,
+    pool: Pool,
 ) -> Fit:
     """Exchange some features of a model at once for the best others, and swap from there at a glance, all features allowed."""
     none = np.empty(0, dtype=np.int64)
@@ -100,8 +104,8 @@ def restarted(
     other: Fit | None = search.fit(np.setdiff1d(fit.support, removed), fit.w, fit.b)
     while other is not None and not search.ended():
         fit = other
-        other = search.without(fit, _NOTHING, False)[0] if search.has_room(fit) else None
-    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, provable=False)
+        other = search.without(fit, _NOTHING, glance)[0] if search.has_room(fit) else None
+    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, glance)
     while True:
         try:
             next(swaps)
@@ -145,16 +149,21 @@ class _Search:
         """Whether a unit may join a model without another's leaving."""
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
 
-    def by_leaving_out(self, fit: Fit, provable: bool = True) -> Generator[None, None, SwapOptimum]:
-        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, go on with glances."""
-        waiting, proves = self.units(fit), provable
+    def by_leaving_out(self, fit: Fit, glance: Breadth | None = None) -> Generator[None, None, SwapOptimum]:
+        """Leave out each unit in turn, at a glance, then thoroughly; where a proof is out of reach, at a wide glance.
+
+        With a breadth given there are glances of that alone.
+        """
+        waiting, proves = self.units(fit), glance is None
+        provable = proves
         seen = proved = 0  # units in a row that were left out in vain, and thoroughly
         while waiting:
             if self.ended():
                 return SwapOptimum(fit, np.inf)
             before, reads = self.effort.spent, self.problem.design.passes
             thorough = provable and (seen >= len(waiting) or self.effort.idle > _GLANCES * self.effort.patience)
-            better, left = self.without(fit, waiting[0], thorough)
+            breadth = glance or (NARROW if provable else WIDE)
+            better, left = self.without(fit, waiting[0], None if thorough else breadth)
             self.effort.spend(Effort.of_reads(self.problem.design, self.problem.design.passes - reads))
             waiting.rotate(-1)
             if better is not None:
@@ -167,7 +176,7 @@ class _Search:
             if thorough and (left > 0.0 or not self.effort.allows(missing * (self.effort.spent - before))):
                 if not missing:
                     return SwapOptimum(fit, left)
-                provable = False
+                provable, seen = False, 0
             if proved == len(waiting):
                 break
             if not provable and (seen >= len(waiting) or len(waiting) > MOST_GLANCED):
@@ -203,10 +212,10 @@ class _Search:
         kept = [unit for unit in waiting if unit in units]
         return deque([*kept, *(unit for unit in units if unit not in kept)])
 
-    def without(self, fit: Fit, unit: int, thorough: bool) -> tuple[Fit | None, float]:
+    def without(self, fit: Fit, unit: int, glance: Breadth | None) -> tuple[Fit | None, float]:
         """Return a better model without a unit, if there is one, and else what could still be gained, at most.
 
-        Where that is not done thoroughly, only what promises most is looked at, and nothing is known of the gain.
+        At a glance only what promises most is looked at, and nothing is known of the gain.
         """
         less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
         units = self.unit[self.constraint.joining(less.support, fit.n_features)]
@@ -215,8 +224,8 @@ class _Search:
         target = fit.objective - self.rtol * abs(fit.objective)
         joining = Joining(self.problem, less, units[units != unit], target, self.effort)
         fitted: set[int] = set()
-        if not thorough:
-            promising = joining.glance(partial(self.curvatures, joining))
+        if glance is not None:
+            promising = joining.glance(partial(self.curvatures, joining), glance)
             return self.first_better(less, joining, promising[:_TRIES], fitted), np.inf
         for stage, _ in enumerate(joining.stages()):
             better = self.first_better(less, joining, joining.open[: int(stage > 1)], fitted)

@@ -58,7 +58,7 @@ STAGES: tuple[Stage, ...] = (
     Reselection(),  # forward selection for losses other than the squared one,
     Perturbation(),  # and restarts without a few features of the incumbent
     SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
-    Restarts(),  # of large sparse data, swaps from several features exchanged at once
+    Restarts(),  # of text and of genes, swaps from several features exchanged at once, or all
     Branching(),  # a search tree within a budget
 )
 

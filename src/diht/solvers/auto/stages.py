@@ -13,7 +13,7 @@ from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
-from diht.search.joining import Effort
+from diht.search.joining import NARROW, ROUGH, WORTH_COMPILING, Effort
 from diht.search.pool import Pool
 from diht.search.swap_optimality import MOST_GLANCED
 from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
@@ -64,11 +64,9 @@ _BUDGET = 3e9  # operations of a search tree: about three seconds
 # not end in time: at the first looks only where the relative gap is wide.
 _FIRST_LOOK, _SURE_LOOK, _CLOSED_SHARE, _WIDE = 1.0 / 64.0, 1.0 / 16.0, 0.03, 0.2
 _MOST_REMOVED = 3  # features that a perturbation forbids
-_FEWEST_EXCHANGED = 15  # features of a model of which restarts exchange one, two and three
-_RESTARTS, _RESTARTS_IN_VAIN = (
-    1e8,
-    2e7,
-)  # effort of restarts, some eight seconds, and of those in a row that lead to nothing
+_EXCHANGED = 15  # of so many features restarts exchange one, two and three
+# Effort of restarts, some eight seconds, and of those in a row that lead to nothing, one or two.
+_RESTARTS, _RESTARTS_IN_VAIN = 1e8, 2e7
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
 
@@ -414,28 +412,47 @@ class SwapOptimality(Stage):
 
 
 class Restarts(Stage):
-    """Exchange several features of the swap-optimal incumbent at once and swap from there: text has many swap optima."""
+    """Exchange several features of the swap-optimal incumbent at once and swap from there: there are many swap optima.
+
+    Of text, where words stand for each other, until three restarts in a row lead to nothing. Where features outnumber the samples
+    of a small X, every second restart exchanges all, and they go on until some effort is spent in vain.
+    """
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        problem = profile.problem
+        problem, size = profile.problem, profile.problem.constraint.size
         compiled = problem.samples.here and problem.loss.kernel() is not None and not problem.loss.is_quadratic
-        few = _FEWEST_EXCHANGED <= problem.constraint.size <= MOST_GLANCED and problem.constraint.is_plain
+        few = size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
         large = problem.design.has_short_rows and not profile.is_small and not profile.has_many_rows
-        return compiled and few and large and problem.n_targets == 1
+        return compiled and few and ((large and size >= _EXCHANGED) or _is_wide(profile))
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        rng, effort = np.random.default_rng(state.random_state), Effort(_RESTARTS, _RESTARTS_IN_VAIN)
+        rng, size, wide = (
+            np.random.default_rng(state.random_state),
+            state.problem.constraint.size,
+            _is_wide(state.profile),
+        )
+        effort = Effort(_RESTARTS_IN_VAIN) if wide else Effort(_RESTARTS, _RESTARTS_IN_VAIN)
         in_vain = 0
-        while in_vain < _MOST_REMOVED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
-            n_removed = state.problem.constraint.size * (1 + in_vain) // _FEWEST_EXCHANGED
-            in_vain = 0 if state.restart(rng, n_removed, effort) else in_vain + 1
-            if not in_vain:
+        while (wide or in_vain < _MOST_REMOVED) and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
+            t = in_vain // 2 % _MOST_REMOVED if wide else in_vain
+            n_removed = size if wide and in_vain % 2 else max(size * (1 + t) // _EXCHANGED, 1 + t)
+            better = state.restart(rng, n_removed, ROUGH if wide else NARROW, effort)
+            in_vain = 0 if better else in_vain + 1
+            if better:
                 effort.pay()
+                effort = Effort(_RESTARTS_IN_VAIN) if wide else effort
             yield
         yield from state.settle()
         yield
+
+
+def _is_wide(profile: Profile) -> bool:
+    """Whether X is small, has more features than samples, and swaps in compiled code pay."""
+    problem = profile.problem
+    worth = problem.design.entries() * problem.constraint.size >= WORTH_COMPILING
+    return profile.is_small and problem.shape[1] > problem.shape[0] and worth
 
 
 # ---------------------------------------------------------------------------------------------------------------------

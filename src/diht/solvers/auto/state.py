@@ -17,7 +17,7 @@ from diht.numerics.memory import NotEnoughMemoryError
 from diht.problem import Problem
 from diht.refit import refit
 from diht.samples import Intercept
-from diht.search.joining import Effort
+from diht.search.joining import Breadth, Effort
 from diht.search.pool import Pool
 from diht.search.swap_optimality import better_swaps, restarted
 from diht.search.swaps import swap_search
@@ -36,9 +36,8 @@ PERTURBATIONS = 20  # perturbations in a row without a better model after which 
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
-# Limits of the search for better swaps, about fifteen seconds, and of what is done of it in vain: about three, and a part of the
-# work before.
-_EFFORT, _PATIENCE, _IN_VAIN = 2e8, 4e7, 0.25
+# Limit of what is done in vain in the search for better swaps: about three seconds, and a part of the work before.
+_PATIENCE, _IN_VAIN = 4e7, 0.25
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
 
@@ -265,26 +264,31 @@ class AutoState:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
         work = Effort.of_reads(self.problem.design, self.budget.reads)
-        patience = _IN_VAIN * work + (0.0 if self.sampled else _PATIENCE)
-        settings: dict[str, Any] = {"effort": _EFFORT, "patience": patience, "stop": self.stop}
+        effort = Effort(patience=_IN_VAIN * work + (0.0 if self.sampled else _PATIENCE))
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
-            return (yield from better_swaps(undecided, best, pool=self.pool, **settings)).left
-        found = Pool(self.pool.capacity)
-        best = replace(best, n_features=len(part.features), support=part.entered(best.support))
-        left = (yield from better_swaps(part.problem, best, pool=found, **settings)).left
-        part.leave(found, self.pool)
-        return left
+            found = yield from better_swaps(undecided, best, effort=effort, stop=self.stop, pool=self.pool)
+        else:
+            pool = Pool(self.pool.capacity)
+            best = replace(best, n_features=len(part.features), support=part.entered(best.support))
+            found = yield from better_swaps(part.problem, best, effort=effort, stop=self.stop, pool=pool)
+            part.leave(pool, self.pool)
+        return found.left
 
-    def restart(self, rng: np.random.Generator, n_removed: int, effort: Effort) -> bool:
+    def restart(self, rng: np.random.Generator, n_removed: int, glance: Breadth, effort: Effort) -> bool:
         """Exchange some features of the incumbent at once, and swap from there; tell whether that leads to a better one."""
         undecided, best = self.screened(), self.best
         if undecided is None:
             return False
         free = np.setdiff1d(best.support, undecided.constraint.free(self.problem.shape[1])[1])
         removed = rng.choice(free, min(n_removed, len(free)), replace=False)
-        restarted(undecided, best, removed, effort=effort, stop=self.stop, pool=self.pool)
+        begun = best
+        if len(removed) == len(free):  # a start of its own, among half of the features
+            required = np.setdiff1d(best.support, free)
+            begun = refit(self.problem, required, best.w, best.b, REFIT, self.stop)
+            removed = np.setdiff1d(np.flatnonzero(rng.random(self.problem.shape[1]) < 0.5), required)
+        restarted(undecided, begun, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
         return self.objective < best.objective
 
     def select_forward(self, b: Intercept) -> None:
