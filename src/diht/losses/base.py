@@ -70,11 +70,9 @@ def oriented(low: float, high: float, y: Array) -> tuple[Array, Array]:
     """Return the interval [low, high] where y >= 0 and [-high, -low] where y < 0."""
     if low == -high:
         return low, high
-    xp, negative = namespace(y), y < 0
-    if xp is np:
-        return np.where(negative, 0.0 - high, low), np.where(negative, 0.0 - low, high)
+    xp = namespace(y)
     one = xp.ones_like(y)
-    return xp.where(negative, (0.0 - high) * one, low * one), xp.where(negative, (0.0 - low) * one, high * one)
+    return xp.where(y < 0, (0.0 - high) * one, low * one), xp.where(y < 0, (0.0 - low) * one, high * one)
 
 
 class Pieces(NamedTuple):
