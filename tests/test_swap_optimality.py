@@ -37,7 +37,7 @@ CONSTRAINTS = [
 @pytest.fixture(autouse=True, params=[0.0, np.inf], ids=["compiled", "numpy"])
 def worth_compiling(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> float:
     """Walk along columns in compiled code, and in numpy."""
-    monkeypatch.setattr(joining_module, "WORTH_COMPILING", request.param)
+    monkeypatch.setattr(joining_module, "_WORTH_COMPILING", request.param)
     return float(request.param)
 
 

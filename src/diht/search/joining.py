@@ -46,7 +46,7 @@ from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.samples import Along, Around, Found, Lines, Rows, Samples, Walks
 
-__all__ = ["NARROW", "ROUGH", "WIDE", "WORTH_COMPILING", "Breadth", "Effort", "Joining"]
+__all__ = ["NARROW", "ROUGH", "WIDE", "Breadth", "Effort", "Joining", "worth_compiling"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -66,8 +66,8 @@ _GLANCE = 100  # features whose bounds are looked at where a better model is sea
 _PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled code, and their steps
 _MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
 _LEAST = 20  # steps of that, at most
-WORTH_COMPILING = (
-    5e5  # entries of X, times features of the support, from which on the seconds are well spent that compiling takes
+_WORTH_COMPILING = (
+    2e6  # entries of X, times features of the support, from which on compiling, which takes seconds, pays
 )
 _AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
 _COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times
@@ -85,6 +85,15 @@ class Breadth(NamedTuple):
 
 
 ROUGH, NARROW, WIDE = Breadth(1e5, 10), Breadth(1e6, 30), Breadth(1e7, 100)
+
+
+def worth_compiling(problem: Problem, size: int) -> bool:
+    """Whether swaps of a model with so many features are searched in compiled code.
+
+    Entries count for more where features outnumber the samples: there the quadratic by which numpy ranks candidates misleads.
+    """
+    n, d = problem.shape
+    return bool(problem.design.entries() * size * max(1.0, d / n) >= _WORTH_COMPILING)
 
 
 class Effort:
@@ -396,7 +405,7 @@ class _Walk:
     def _compiled(self) -> Walks | None:
         """The same in compiled code, for a loss that has one and samples in memory; None where there is little to do."""
         problem, samples, kernel = self.problem, self.problem.samples, self.problem.loss.kernel()
-        if kernel is None or problem.design.entries() * len(self.K) < WORTH_COMPILING:
+        if kernel is None or not worth_compiling(problem, len(self.K)):
             return None
         k, n = len(self.fit.support), len(self.K)
         vectors = np.zeros((4, n))

@@ -13,7 +13,7 @@ from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
-from diht.search.joining import NARROW, ROUGH, WORTH_COMPILING, Effort
+from diht.search.joining import NARROW, ROUGH, Effort, worth_compiling
 from diht.search.pool import Pool
 from diht.search.swap_optimality import MOST_GLANCED
 from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
@@ -451,8 +451,8 @@ class Restarts(Stage):
 def _is_wide(profile: Profile) -> bool:
     """Whether X is small, has more features than samples, and swaps in compiled code pay."""
     problem = profile.problem
-    worth = problem.design.entries() * problem.constraint.size >= WORTH_COMPILING
-    return profile.is_small and problem.shape[1] > problem.shape[0] and worth
+    n, d = problem.shape
+    return profile.is_small and d > n and worth_compiling(problem, problem.constraint.size)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
