@@ -636,7 +636,7 @@ def frame(**others):
             lambda: diht.sparse_path(np.where(np.arange(X.shape[1]) == 1, np.nan, X), Y, ks=[1]),
             f"X contains NaN in column 1 ({len(X)} of {len(X)}): impute these values or drop the columns",
         ),
-        (lambda: SparseRegressor(k=5, lam="0.1").fit(X, Y), "lam must be positive and finite, got '0.1'"),
+        (lambda: SparseRegressor(k=5, lam="0.1").fit(X, Y), "lam must be a positive number, got '0.1'"),
         (lambda: SparseRegressor().fit(frame()[[]], Y), "X must have at least one column, got none"),
         (
             lambda: diht.solve(X),

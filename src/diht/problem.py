@@ -478,10 +478,13 @@ def _levelled_there(samples: Samples) -> tuple[Samples, float]:
 
 def positive_number(name: str, value: Any) -> float:
     """Return `value` as a float; ValueError, naming the argument, where it is not positive and finite."""
+    no_number = f"{name} must be a positive number, got {value!r}"
+    if isinstance(value, str | bytes):  # also those that can be read as one
+        raise ValueError(no_number)
     try:
-        number = np.nan if isinstance(value, str | bytes) else float(value)
+        number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{name} must be a positive number, got {value!r}") from None
+        raise ValueError(no_number) from None
     if not np.isfinite(number) or number <= 0:
         raise ValueError(f"{name} must be positive and finite, got {value!r}")
     return number

@@ -162,7 +162,10 @@ class Cluster(Shards):
         except (OSError, KeyError) as error:  # no connection, or a worker that began again without the shard
             raise _LostError from error
         if reply["status"] != "OK":
-            raise reply["exception"]
+            raised = reply["exception"]
+            if isinstance(raised, RuntimeError) and "after shutdown" in str(raised):  # a worker that closes has no threads left
+                raise _LostError from raised
+            raise raised
         answer: bytes = reply["result"]
         return answer
 
