@@ -163,7 +163,9 @@ class Cluster(Shards):
             raise _LostError from error
         if reply["status"] != "OK":
             raised = reply["exception"]
-            if isinstance(raised, RuntimeError) and "after shutdown" in str(raised):  # a worker that closes has no threads left
+            if isinstance(raised, RuntimeError) and "after shutdown" in str(
+                raised
+            ):  # a worker that closes has no threads left
                 raise _LostError from raised
             raise raised
         answer: bytes = reply["result"]
