@@ -145,7 +145,7 @@ def stated(case, constraint):
     return Problem.of_samples(samples, loss_of(case), constraint, case.lam, case.fit_intercept, case.scale)
 
 
-@pytest.mark.parametrize("seeds", [[1, *range(9, 20)], pytest.param(range(100), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [[1, *range(9, 20)], pytest.param(range(20, 40), marks=pytest.mark.slow)])
 def test_bounds_are_true_against_brute_force(seeds):
     """Problems of the fuzzer; the best of all models, with 200 digits, is from code that shares nothing with the package."""
     assert_true_bounds(seeds, stated)

@@ -55,6 +55,9 @@ class Quadratic(NamedTuple):
     k: int
     rank: int
     margins: float  # for rounding, with which ridges are proved
+    limited: bool  # whether there are limits of coefficients
+    lower: Vector
+    upper: Vector
 
 
 class Batch(NamedTuple):
@@ -232,7 +235,7 @@ def solve_relaxation(S: Array, m: Integer, x: Array, c: Array, objective: float,
 
 @jit
 def certified(
-    M: Array, size: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, p: Array, c: Array, limits: Any
+    M: Array, size: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, order: Array, p: Array, c: Array
 ) -> tuple[float, float]:
     """The bound at p and the safe one, as `GramRelaxation.bound` computes them.
 
@@ -249,11 +252,10 @@ def certified(
         state[i] = i < inside
     sizes[n] = size[n] * (1.0 + 1e-9) + FLOOR
     product, absolute, reach = sums(x, c, sizes)
-    if limits is not None:
-        limited_magnitudes(c, limits[0], limits[1], c)
-    squares = squared_norm(c, state, m, np.empty(n))
-    if limits is not None:
-        squares *= 1.0 + 16.0 * UNIT
+    if quadratic.limited:
+        lower, upper = scaled_limits(quadratic, own, order)
+        limited_magnitudes(c, lower, upper, c)
+    squares = squared_norm(c, state, m, np.empty(n)) * (1.0 + (16.0 * UNIT if quadratic.limited else 0.0))
     k = min(m + inside, n)
     least, norm = largest(sizes[:n], k) if k > 0 else np.inf, 0.0
     for i in range(n):  # ties may count once too often
@@ -265,11 +267,11 @@ def certified(
 
 
 @jit
-def scaled_limits(limits: tuple[Array, Array], own: Array, order: Array) -> tuple[Array, Array]:
+def scaled_limits(quadratic: Any, own: Array, order: Array) -> tuple[Array, Array]:
     """The limits of a node's features in units of the roots of their ridges; those next to zero are no nearer."""
     lower, upper = np.empty(own.size), np.empty(own.size)
     for i in range(own.size):
-        root, low, high = np.sqrt(own[i]), limits[0][order[i]], limits[1][order[i]]
+        root, low, high = np.sqrt(own[i]), quadratic.lower[order[i]], quadratic.upper[order[i]]
         lower[i] = min(low * root, -LEAST_LIMIT) if low < 0.0 else 0.0
         upper[i] = max(high * root, LEAST_LIMIT) if high > 0.0 else 0.0
     return lower, upper
@@ -352,7 +354,7 @@ def solve_settled(M: Array, inside: Integer, used: Integer, order: Array, p: Arr
 
 @jit
 def solve_limited(
-    M: Array, own: Array, inside: Integer, m: Integer, x: Array, limits: tuple[Array, Array], goal: tuple[float, float]
+    M: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, order: Array, x: Array, goal: tuple[float, float]
 ) -> tuple[int, Array]:
     """Minimise under limits from x, as far as the best objective and a useful share make it worth while; steps, and places."""
     n = own.size
@@ -364,16 +366,15 @@ def solve_limited(
         for j in range(n + 1):
             K[i, j] = M[i, j] / (roots[i] * roots[j])
     objective, useful = goal
-    steps = minimise_within(K, (state, m, limits[0], limits[1]), x, z, (objective, useful, ACCURACY), MOST_STEPS)
+    lower, upper = scaled_limits(quadratic, own, order)
+    steps = minimise_within(K, (state, m, lower, upper), x, z, (objective, useful, ACCURACY), MOST_STEPS)
     for i in range(n):
         x[i] /= roots[i]
     return steps, z
 
 
 @jit_inlined
-def solve_node(
-    quadratic: Any, limits: Any, batch: Any, i: Integer, known: float, objective: float, ceiling: float
-) -> None:
+def solve_node(quadratic: Any, batch: Any, i: Integer, known: float, objective: float, ceiling: float) -> None:
     """Solve a node of a batch; see `solve_nodes`."""
     state, p, ridges, found = batch.states[i], batch.p[i], batch.ridges[i], batch.found[i]
     lam, error, d = quadratic.lam, quadratic.error, state.size
@@ -394,12 +395,13 @@ def solve_node(
             shift(M, size, error, lam, z, inside, quadratic.margins, own)
     if settled:
         solve_settled(M, inside, inside if m <= 0 else n, order, x, batch.chosen[i])
-    own_limits: Any = None if limits is None else scaled_limits(limits, own, order)
-    if limits is not None:
+    if quadratic.limited:
         for j in range(n):
             x[j] = p[order[j]] if not settled else x[j]
         whole = n if settled and m > 0 else inside
-        steps, places = solve_limited(M, own, whole, max(m, 0), x, own_limits, (objective, 0.0 if settled else USEFUL))
+        steps, places = solve_limited(
+            M, quadratic, own, whole, max(m, 0), order, x, (objective, 0.0 if settled else USEFUL)
+        )
         for j in range(free):
             z[j], y[j] = places[inside + j], x[inside + j]
     elif not settled:
@@ -414,7 +416,7 @@ def solve_node(
         for j in range(free):
             x[inside + j] = y[j] / roots[inside + j]
         fill_in(L, x)
-    value, safe = certified(M, size, quadratic, own, inside, m, x, c, own_limits)
+    value, safe = certified(M, size, quadratic, own, inside, m, order, x, c)
     for j in range(d):
         p[j] = ridges[j] = 0.0
     for j in range(n):
@@ -425,17 +427,16 @@ def solve_node(
         found[MODEL] = model_of(M, inside, m, y, order, batch.chosen[i])
         if safe < ceiling:
             found[SCREENED] = screen(c, order, inside, m, safe, ceiling, batch.fixed[i])
-        if limits is None:
+        if not quadratic.limited:
             shares(p, ridges, order, inside, free, m, z)
         found[FEATURE] = branching_feature(z, y, batch.fixed[i], order, inside, m)
 
 
 @jit
-def solve_nodes(quadratic: Any, limits: Any, batch: Any, known: Array, objective: float, ceiling: float) -> None:
+def solve_nodes(quadratic: Any, batch: Any, known: Array, objective: float, ceiling: float) -> None:
     """Solve the nodes of a batch, whose parents have the bounds `known`, as far as the best objective makes it worth while.
 
-    Models that cost more than the ceiling, by screening, are set apart. `limits` are the lower and the upper ones of coefficients;
-    where they are None, what deals with them is not compiled.
+    Models that cost more than the ceiling, by screening, are set apart.
     """
     for i in range(batch.states.shape[0]):
-        solve_node(quadratic, limits, batch, i, known[i], objective, ceiling)
+        solve_node(quadratic, batch, i, known[i], objective, ceiling)

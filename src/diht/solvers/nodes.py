@@ -19,6 +19,7 @@ from diht.bounds.duality import Bound, feasible, least_rounding, lower_bound
 from diht.bounds.rule import Rule, SparseVector
 from diht.bounds.shift import FOUND, ShiftedPoint, own_ridges, problem_gram, shifted_ridges
 from diht.constraints.base import Constraint
+from diht.constraints.limits import Limits
 from diht.design.base import SMALLEST
 from diht.design.gram import Gram
 from diht.problem import Problem
@@ -290,13 +291,14 @@ class GramNodes(Nodes):
             own = parent.proof.ridges or SparseVector(d, self.features, relaxation.ridges)
             ridges[i, own.support] = own.values
         gram, play = self._gram, self.features
-        within = constraint.limits
-        limits = None if within is None else (within.lower[play], within.upper[play])
+        none = np.full(d, np.inf)
+        within = Limits(-none, none) if constraint.limits is None else constraint.limits
+        limits = constraint.limits is not None, within.lower[play], within.upper[play]
         rank = self.problem.samples.n_weighted - self.problem.fit_intercept
-        quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, k, rank, FOUND)
+        quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, k, rank, FOUND, *limits)
         batch = Batch.of(states, p.take(play, 1), ridges.take(play, 1))
         known = np.array([parent.bound for parent, _, _ in parts])
-        solve_nodes(quadratic, limits, batch, known, objective, objective if self.screening else np.inf)
+        solve_nodes(quadratic, batch, known, objective, objective if self.screening else np.inf)
         return (self._taken(part, batch, i, objective) for i, part in enumerate(parts))
 
     def _taken(self, part: Part, batch: Batch, i: int, objective: float) -> Solved:
