@@ -35,6 +35,8 @@ from diht.problem import Targets
 from diht.samples.memory import MemorySamples
 from diht.samples.program import Group, Here, Shard
 from diht.samples.remote import RemoteSamples
+from diht.solvers.auto import STAGES
+from diht.solvers.auto.profile import Profile
 from fuzz_judge import assert_true_bounds, loss_of
 
 pytest.importorskip("distributed", reason="rows on a cluster need the extra 'dask'")
@@ -143,6 +145,31 @@ def stated(case, constraint):
     X, s = case.stored, np.ones(len(case.X)) if case.weights is None else case.weights
     samples = remote(sp.csr_array(X) if sp.issparse(X) else X, case.y.ravel().astype(float), s / s.sum())
     return Problem.of_samples(samples, loss_of(case), constraint, case.lam, case.fit_intercept, case.scale)
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge"])
+def test_small_problems_get_the_stages_that_they_get_in_memory(loss):
+    X, y, s = problem_data(LOSSES[loss]())
+    here = Problem(X, y, loss, 2, 0.1, s, True)
+    there = Problem.of_samples(remote(X, y, s), LOSSES[loss](), 2, 0.1, True)
+    memory, other = ([stage for stage in STAGES if stage.applies(Profile(problem))] for problem in (here, there))
+    assert other == memory
+
+
+@pytest.mark.parametrize("start", [np.zeros(3), np.array([1.0, -1.0, 0.0])])
+def test_hinge_of_few_features_in_few_round_trips(start):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5_000, 3))
+    y, s = np.where(X @ [1.0, -1.0, 0.3] + rng.normal(size=5_000) > 0.2, 1.0, -1.0), np.full(5_000, 1 / 5_000)
+    samples, hinge = remote(X, y, s), LOSSES["hinge"]()
+    here = refit.refit(Problem(X, y, hinge, 3, 0.01, s, True), np.arange(3))
+    problem = Problem.of_samples(samples, hinge, 3, 0.01, True)
+    before = samples.group.trips
+    there = refit.refit(problem, np.arange(3), start)
+    np.testing.assert_allclose(there.objective, here.objective, rtol=1e-12)
+    np.testing.assert_allclose(there.values, here.values, rtol=0, atol=1e-9)
+    assert samples.group.trips - before <= 40
+    assert samples.group.shards.longest <= 100_000  # bytes that a shard answers: no term in the samples
 
 
 @pytest.mark.parametrize("seeds", [[1, *range(9, 20)], pytest.param(range(20, 40), marks=pytest.mark.slow)])

@@ -235,7 +235,8 @@ def _held_at_limits(part: Problem, pieces: Pieces, limits: Limits, x: Vector, rt
 def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.part.design
-    if objective.part.looks and design.shape[1] <= _LARGEST_LOOK:
+    straight = loss.pieces is not None and loss.pieces.is_bounded
+    if objective.part.looks and design.shape[1] <= _LARGEST_LOOK and (loss.differentiable or straight):
         return _in_few_looks
     if objective.part.has_softmax_minimum and design.dense_gram_cost() <= _DIRECT:
         return _softmax
@@ -412,11 +413,8 @@ def _in_few_looks(objective: Objective, x: Vector, b: Intercept, rtol: float) ->
 
 
 def _smooth(loss: Loss, size: float) -> list[Smooth]:
-    """Return what comes ever closer to a loss with kinks: with barriers where it is made of pieces, else its envelopes."""
-    if loss.pieces is None or not loss.pieces.is_bounded:
-        reach = float(np.max(np.abs(loss.domain(np.array([-1.0, 1.0])))))
-        return [Smooth(Moreau(loss, gamma * size), 0.5 * gamma * size * reach**2, _EDGE) for gamma in _GAMMAS]
-    return [Smooth(Central(loss, tau * size), 2.0 * tau * size, float(np.sqrt(tau))) for tau in _TAUS]
+    """Return what comes ever closer to a loss of straight pieces: with barriers at their ends."""
+    return [Smooth(Central(loss, tau * size), 2.0 * tau * size) for tau in _TAUS]
 
 
 def _softmax(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:

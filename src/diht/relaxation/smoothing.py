@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,6 +88,7 @@ class Central(Loss):
     tau: float
 
     name = "central"
+    smoothness = math.inf
 
     def _pieces(self, target: int = 0) -> Pieces:
         """Those of the base, which is made of such."""

@@ -4,8 +4,8 @@ Coefficients and intercept move together: a look at a model brings the loss, its
 next step follows from them, so that Newton's method needs a round trip a step. Where a whole step does not descend, many shorter
 ones are tried at once.
 
-A loss with kinks is replaced by smooth ones that come ever closer to it. These tell which samples sit at a kink, and with these
-known the optimum of a piecewise linear loss solves linear equations: see `kinked_model`.
+A loss of straight pieces is minimised here, on the samples next to its kinks, with the others put together: `near_kinks`. Where a
+model is too far from the best one for that, smooth losses that come ever closer to it lead there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from diht.losses import Loss
 from diht.numerics.definite import Definite
 
-__all__ = ["Kinks", "Look", "Seen", "Smooth", "newton_minimum", "smoothed_minimum"]
+__all__ = ["Look", "Seen", "Smooth", "newton_minimum", "smoothed_minimum"]
 
 Vector = NDArray[np.float64]
 
@@ -34,9 +34,6 @@ _FASTER = (
 _HIDDEN, _EXACT = 1e-12, 1e-16  # relative decreases that rounding of the objective hides, and that there is no point in
 _ENOUGH = 1e-13  # relative gap at which a model counts as the best
 _SHARE = 0.01  # of what a smooth loss may cost: no need to be nearer to its minimum
-# Of samples in general position at most as many sit at kinks as there are unknowns. Where there are more by this factor, those at
-# kinks are not known yet, unless the smooth loss costs no more than a share of the objective: samples may be equal.
-_SURPLUS, _COARSE = 2, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,29 +58,6 @@ class Look:
     weight: float
     mean: Vector
     hessian: Vector
-
-
-@dataclass(frozen=True, eq=False)
-class Kinks:
-    """The samples at kinks, and sums over the others.
-
-    Attributes
-    ----------
-    chosen : Any
-        They, where they are.
-    X, u, s : array
-        Their rows, the predictions at the kinks, and their weights.
-    pull : array
-    total : float
-        X'(s alpha) and the sum of s alpha over the others.
-    """
-
-    chosen: Any
-    X: Vector
-    u: Vector
-    s: Vector
-    pull: Vector
-    total: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,13 +199,10 @@ class Smooth(NamedTuple):
     loss : Loss
     cost : float
         By how much its least objective may be off.
-    edge : float
-        Share of the domain next to its ends from which on a dual variable is taken for one at a kink.
     """
 
     loss: Loss
     cost: float
-    edge: float
 
 
 def smoothed_minimum(
@@ -243,51 +214,19 @@ def smoothed_minimum(
     start: tuple[Vector, float],
     rtol: float,
 ) -> tuple[Seen, bool]:
-    """Minimise a loss with kinks through smooth ones, from the coarsest to the finest."""
-    x, b = start
-    best = _valued(part, loss, lam, x, b)
+    """Minimise a loss of straight pieces near its kinks, from the start and, where that is too far, from smooth losses' models."""
     enough = max(rtol, _ENOUGH)
-    for near, cost, edge in smooth:
-        near_enough = max(rtol, _SHARE * cost / abs(best.objective))
-        seen, done = newton_minimum(part, near, lam, intercept, (x, b), near_enough, valued=False)
-        x, b = seen.x, seen.b
-        alpha = part.slopes(near, part.margins(x, b))
-        at = part.kinks(loss, alpha, edge)
-        if len(at.s) > _SURPLUS * (len(x) + 1) and cost > _COARSE * abs(best.objective):
-            continue
-        kinked, bound = kinked_model(part, at, loss, alpha, lam, intercept, b)
-        best = min(best, kinked, key=lambda seen: seen.objective)
-        if best.objective - bound <= enough * abs(best.objective):
-            return best, True
-        if done and cost <= enough * abs(best.objective):
+    best, done = part.near_kinks(loss.pieces, lam, intercept, start, enough)
+    for near, cost in smooth:
+        if done:
             break
-    return min(best, _valued(part, loss, lam, x, b), key=lambda seen: seen.objective), done
+        near_enough = max(rtol, _SHARE * cost / abs(best.objective))
+        seen, _ = newton_minimum(part, near, lam, intercept, start, near_enough, valued=False)
+        start = seen.x, seen.b
+        found, done = part.near_kinks(loss.pieces, lam, intercept, start, enough)
+        best = min(best, found, key=lambda seen: seen.objective)
+    return best, done
 
 
 def _valued(part: Any, loss: Loss, lam: float, x: Vector, b: float) -> Seen:
     return Seen(x, b, part.value(loss, part.margins(x, b)) + 0.5 * lam * float(x @ x))
-
-
-def kinked_model(
-    part: Any, at: Kinks, loss: Loss, alpha: Any, lam: float, intercept: bool, b: float
-) -> tuple[Seen, float]:
-    r"""Return the optimum if these samples are those at kinks; and the value of its dual point.
-
-    Where l* is linear around alpha_i, the kink is at :math:`u_i = l^{*\prime}(\alpha_i)`. With c = s alpha, E the samples at
-    kinks and R the others, the conditions :math:`\lambda x = -X_E^\top c_E - X_R^\top c_R`, :math:`X_E x + b = u_E` and
-    :math:`\sum c_E + \sum c_R = 0` are linear in c_E and b. One round trip, and one for the samples.
-    """
-    n = len(at.s)
-    gram, right, unit = at.X @ at.X.T, -at.X @ at.pull - lam * at.u, 1.0
-    if intercept:
-        # The row of the intercept has the size of the others, and its unknown a unit that makes the matrix symmetric.
-        unit = float(np.sqrt(np.trace(gram) / max(n, 1))) or 1.0
-        border = np.full((n, 1), unit)
-        gram = np.block([[gram, border], [border.T, np.zeros((1, 1))]])
-        right = np.append(right, -unit * at.total)
-    found = np.linalg.lstsq(gram, right)[0]
-    c, b = found[:n], -unit * float(found[n]) / lam if intercept and n else b
-    x = -(at.pull + at.X.T @ c) / lam
-    conjugate, value, within = part.at_kinks(loss, alpha, at.chosen, c / at.s, part.margins(x, b))
-    ridge = 0.5 * lam * float(x @ x)
-    return Seen(x, b, value + ridge), -conjugate - ridge if within else -np.inf

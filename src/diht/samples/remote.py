@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,15 +18,16 @@ from diht.design.scatter import Scatter
 from diht.design.spectral import WeightedRows, bound_of, has_small_gram
 from diht.design.step import DualState, Step
 from diht.design.view import DistantView
-from diht.losses import Loss
+from diht.losses import Loss, Pieces
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
+from diht.samples.central_path import Fewer, Turned, condensed, near_kinks
 from diht.samples.distant import Distant, slopes_at
 from diht.samples.intercept import Jumps, root_of_jumps
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
-from diht.samples.newton import Kinks, Look
+from diht.samples.newton import Look, Seen
 from diht.samples.partition import Blocks, make_blocks, shuffled_runs
 from diht.samples.program import Group, Method, Own, Value
 
@@ -40,10 +41,12 @@ Runs: TypeAlias = list[tuple[int, int]]  # samples that are held together: the f
 Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
-_MOST_KINKS = 1_000  # samples at kinks whose rows travel
+_NEAR_EACH, _MOST_NEAR = (
+    10,
+    4,
+)  # samples near kinks that travel, at first, for each feature; and how many times that at most
 _NEAR = 2.0**-52 * np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])  # steps to the sides of a jump
 _MANY_JUMPS = 1_000  # of the slope in the intercept that travel
-_EDGE = 1e-9  # share of the domain next to its ends that counts as an end
 _HERE = "the rows are in other processes"
 
 
@@ -589,20 +592,26 @@ class RemoteSamples(Distant):
         """Return the losses of margins at some steps along a line: one round trip."""
         return _added(self._ask(_values_along, loss, u.value, change.value, sizes))
 
-    def kinks(self, loss: Loss, alpha: Rows, edge: float) -> Kinks:
-        """Return the samples with dual variables inside F, so many at most of each shard, and sums over the others."""
-        chosen = self.group.value(_kinked, self.held, loss, alpha.value, edge, _MOST_KINKS // self.group.size)
-        sizes, X, u, s, pulls, totals = zip(*self._ask(_at_kinks, loss, alpha.value, chosen), strict=True)
-        rows, margins, weights = map(np.concatenate, (X, u, s))
-        return Kinks(ChosenRemotely(chosen, sizes), rows, margins, weights, _added(pulls), added(totals))
+    def near_kinks(
+        self, pieces: Pieces, lam: float, intercept: bool, start: tuple[Vector, float], rtol: float
+    ) -> tuple[Seen, bool]:
+        """Minimise a loss of straight pieces on the samples next to kinks, from a model; a round trip for each look at all.
 
-    def at_kinks(
-        self, loss: Loss, alpha: Rows, chosen: ChosenRemotely, values: Vector, u: Rows
-    ) -> tuple[float, float, bool]:
-        """Return the conjugate of dual variables at the ends of F but for those chosen, the loss of u, and whether all are in F."""
-        ends = chosen.patched(self.map(partial(_ends, loss), alpha), values)
-        conjugates, losses, within = zip(*self._ask(_both_values, loss, ends.value, u.value), strict=True)
-        return added(conjugates), added(losses), all(within)
+        Return the best model met, and whether it is the best of all.
+        """
+        turned, sides = self.group.value(_turned, self.held, pieces, lam, intercept), None
+        n_near = _NEAR_EACH * (self.design.shape[1] + 1)
+        share = -(-n_near // self.group.size)
+
+        def condense(x: Vector, b: float) -> list[Fewer]:
+            nonlocal sides
+            both = self.group.value(condensed, turned, sides, x, float(b), share)
+            sides = self.group.value(_item, both, 0)
+            self.design.count(1.0)
+            return self.group.ask(_item, both, 1)
+
+        end, value, done = near_kinks(condense, pieces, (lam, intercept), start, rtol, _MOST_NEAR * n_near)
+        return Seen(end.x, end.b, value), done
 
     # Parts of the samples
 
@@ -827,6 +836,10 @@ def _second(_: Any, given: Any) -> Any:
     return given
 
 
+def _turned(samples: MemorySamples, pieces: Pieces, lam: float, intercept: bool) -> Turned:
+    return Turned.of(samples.design, samples.y, samples.s, pieces, lam, intercept)[0]
+
+
 def _item(several: Any, i: int) -> Any:
     return several[i]
 
@@ -947,39 +960,6 @@ def _jumps(samples: MemorySamples, loss: Loss, u: Vector, at: tuple[Vector, tupl
 
 def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
     return np.array([float(samples.s @ loss.value(u + size * change, samples.y)) for size in sizes.tolist()])
-
-
-def _kinked(samples: MemorySamples, loss: Loss, alpha: Vector, edge: float, most: int) -> ChosenInMemory:
-    """Choose the samples whose dual variables are inside F."""
-
-    def inside(y: Vector, s: Vector, a: Vector) -> Any:
-        low, high = loss.domain(y)
-        return (a > low + edge * (high - low)) & (a < high - edge * (high - low)) & (s > 0)
-
-    return samples.chosen(inside, alpha).first(most)
-
-
-def _ends(loss: Loss, y: Vector, s: Vector, a: Vector) -> Vector:
-    """Return the nearer end of F."""
-    low, high = loss.domain(y)
-    return np.asarray(np.where(a - low < high - a, low, high), dtype=np.float64)
-
-
-def _at_kinks(samples: MemorySamples, loss: Loss, alpha: Vector, chosen: ChosenInMemory) -> tuple[Any, ...]:
-    """Return number, rows, predictions and weights of the samples at kinks, and sums over the others."""
-    others = chosen.patched(_ends(loss, samples.y, samples.s, alpha), np.zeros(chosen.size))
-    u = chosen.values(np.asarray(loss.conjugate_derivative(alpha, samples.y)))
-    s = chosen.values(samples.s)
-    return chosen.size, chosen.rows_of(samples), u, s, samples.pull(others), float(samples.s @ others)
-
-
-def _both_values(samples: MemorySamples, loss: Loss, ends: Vector, u: Vector) -> tuple[float, float, bool]:
-    """Return the conjugate of dual variables, projected on F, the loss of margins, and whether all were in F."""
-    y, s = samples.y, samples.s
-    low, high = loss.domain(y)
-    projected = loss.project(ends, y)
-    within = bool(np.all(np.abs(ends - projected) <= _EDGE * (high - low)))
-    return float(s @ loss.conjugate(projected, y)), float(s @ loss.value(u, y)), within
 
 
 def _hessian_root(samples: MemorySamples, h: Vector, center: Vector | None, lam: float) -> Vector:
