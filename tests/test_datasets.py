@@ -571,7 +571,7 @@ def test_npz_checks_every_index(tmp_path, kind, indices, indptr):
 def test_missing_directory_and_unknown(tmp_path):
     with pytest.raises(FileNotFoundError, match=f"^{re.escape(str(tmp_path))}/none.csv: no such file$"):
         read_table(tmp_path / "none.csv")
-    assert message(tmp_path) == "is a directory, not a file"
+    assert message(tmp_path) == "is a directory, neither a file nor a data set that convert has finished"
     for name in ("a.xlsx", "a.npz.gz", "a.parquet.xz"):
         text = message(write(tmp_path, name, "1 1:1\n"))
         assert text.startswith(f"unknown kind of file '{name}'; supported are .csv")

@@ -25,6 +25,7 @@ __all__ = ["Collections", "RemoteData", "active_client", "loaded", "loaded_here"
 
 Array = NDArray[Any]
 
+_CALLED = {"n_columns": "number of columns", "n_targets": "number of targets", "sparse": "storage (sparse: True)"}
 _LARGE, _MOST_SHARDS = 2**28, 4  # bytes of a worker's X in a shard; how many shards it may have
 
 
@@ -200,7 +201,7 @@ def _agreed(known: list[BlockFacts], blocks: Blocks) -> tuple[str, ...] | None:
         for what in ("n_columns", "dtype", "sparse", "names", "n_targets"):
             one, other = getattr(first[1], what), getattr(facts, what)
             if one != other:
-                called = {"n_columns": "number of columns", "n_targets": "number of targets"}.get(what, what)
+                called = _CALLED.get(what, what)
                 raise ValueError(
                     f"all blocks must have the same {called}, got {one} in block {first[0]} and {other} in block {i}"
                 )

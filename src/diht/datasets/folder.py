@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,7 @@ def open_dataset(
             if not os.path.exists(path)
             else NotADirectoryError(f"{path}: is a file, not a folder")
         )
-    if memory is not None and not memory >= 0:
+    if memory is not None and not (isinstance(memory, Real) and memory >= 0):
         raise ValueError(f"memory must be a number of bytes, got {memory!r}")
     threads = effective_n_threads() if n_threads is None else effective_n_threads(n_threads)
     if parquet_files(path):

@@ -22,7 +22,7 @@ def check_exists(path: str) -> None:
     if not os.path.exists(path):
         raise FileNotFoundError(f"{path}: no such file")
     if os.path.isdir(path):
-        raise ValueError(f"{path}: is a directory, not a file")
+        raise ValueError(f"{path}: is a directory, neither a file nor a data set that convert has finished")
 
 
 def one_line(error: BaseException) -> str:

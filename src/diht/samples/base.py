@@ -14,7 +14,7 @@ weights and the parts of the vectors that belong to them. It must treat each sam
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -410,6 +410,14 @@ class Samples(ABC):
     @abstractmethod
     def pull(self, alpha: Rows) -> Vector:
         """Compute ``X'(s alpha)``."""
+
+    def pulls(self, several: Sequence[Rows]) -> Vector:
+        """Do so for several vectors, one row each."""
+        return np.stack([self.pull(alpha) for alpha in several])
+
+    def hessians(self, several: Sequence[Rows]) -> Vector:
+        """Compute ``X' diag(s h) X`` for several vectors h."""
+        return np.stack([self.hessian(h, False) for h in several])
 
     @abstractmethod
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:

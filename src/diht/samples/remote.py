@@ -760,6 +760,16 @@ class RemoteSamples(Distant):
         self.design.count(1.0)
         return _added(self._ask(Method("pull"), alpha.value))
 
+    def pulls(self, several: Sequence[Rows]) -> Vector:
+        """Do so for several vectors: one round trip."""
+        self.design.count(float(len(several)))
+        return _added(self._ask(_each_of, Method("pull"), _values(several)))
+
+    def hessians(self, several: Sequence[Rows]) -> Vector:
+        """Compute ``X' diag(s h) X`` for several vectors h: one round trip."""
+        self.design.count(float(len(several)))
+        return _added(self._ask(_each_of, _hessian, _values(several)))
+
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
         """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
         self.design.count(1.0)
@@ -923,6 +933,10 @@ def _curvature(samples: MemorySamples, h: Vector, center: Vector | None) -> Any:
 
 def _total_and_pull(samples: MemorySamples, h: Vector) -> tuple[float, Vector]:
     return float(samples.s @ h), samples.pull(h)
+
+
+def _each_of(samples: MemorySamples, f: Callable[..., Vector], several: tuple[Vector, ...]) -> Vector:
+    return np.stack([f(samples, rows) for rows in several])
 
 
 def _hessian(samples: MemorySamples, h: Vector) -> Vector:

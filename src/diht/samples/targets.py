@@ -477,12 +477,12 @@ class TargetSamples(Samples):
         """Compute it from the blocks of pairs of classes; those of a class sum to zero, so that p (1 - p) need not cancel."""
         n, m = self.n_targets, self.one.design.shape[1]
         H, F, rows = np.zeros((n, m, n, m)), np.zeros((n, m, n)), self.by_target(p)
-        for c in range(n):
-            for e in range(c):
-                product = self.one.map(lambda _, s, a, b: a * b, rows[c], rows[e])
-                H[c, :, e] = H[e, :, c] = -self.one.hessian(product, False)
-                if centred:
-                    F[c, :, e] = F[e, :, c] = -self.one.pull(product)
+        pairs = [(c, e) for c in range(n) for e in range(c)]
+        products = [self.one.map(lambda _, s, a, b: a * b, rows[c], rows[e]) for c, e in pairs]
+        for (c, e), own in zip(pairs, self.one.hessians(products), strict=True):
+            H[c, :, e] = H[e, :, c] = -own
+        for (c, e), pull in zip(pairs, self.one.pulls(products) if centred else (), strict=centred):
+            F[c, :, e] = F[e, :, c] = -pull
         for c in range(n):
             H[c, :, c], F[c, :, c] = -H[c].sum(axis=1), -F[c].sum(axis=1)
         at = self.design.target * m + self.design.column
@@ -535,7 +535,7 @@ class TargetSamples(Samples):
 
     def pull(self, alpha: Rows) -> Vector:
         """Compute ``X'(s alpha_c)`` for every target."""
-        return self.design.gathered(np.stack([self.one.pull(row) for row in self.by_target(alpha)]))
+        return self.design.gathered(self.one.pulls(self.by_target(alpha)))
 
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
         """Compute both with one read of X for each target."""
