@@ -661,8 +661,8 @@ def test_a_worker_that_is_killed(mortals, monkeypatch):
 @pytest.mark.linux
 def test_workers_that_are_killed_three_times(mortals, monkeypatch):
     """Others take over their rows, also where for a moment there is no worker at all, and the answers are the same."""
-    X, y = data(n=300, d=30)
-    settings, given = {"k": 4, "lam": 0.01}, chunked(X, y)
+    X, y = data(n=120, d=8)
+    settings, given = {"k": 2, "lam": 0.01}, chunked(X, y, rows=40)
     here, clusters = SparseClassifier(**settings).fit(X, y), watched_clusters(monkeypatch)
     within_a_fit(monkeypatch, lambda: kill(mortals, 2), lambda: kill(mortals))
     agree(SparseClassifier(**settings).fit(*given), here)
@@ -676,11 +676,11 @@ def test_workers_that_are_killed_three_times(mortals, monkeypatch):
 @pytest.mark.linux
 def test_workers_that_are_killed_while_they_load(mortals):
     """Blocks that no worker could be found for are loaded by those that join."""
-    X, y = data(n=300, d=30)
+    X, y = data(n=120, d=8)
     timer = threading.Timer(0.3, kill, [mortals])
     slow = [[dask.delayed(slowly)(part) for part in np.split(given, 4)] for given in (X, y)]
     timer.start()
-    agree(SparseClassifier(k=4, lam=0.01).fit(*slow), SparseClassifier(k=4, lam=0.01).fit(X, y))
+    agree(SparseClassifier(k=2, lam=0.01).fit(*slow), SparseClassifier(k=2, lam=0.01).fit(X, y))
     timer.join()
 
 
