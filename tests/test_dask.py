@@ -159,17 +159,17 @@ def test_small_problems_get_the_stages_that_they_get_in_memory(loss):
 @pytest.mark.parametrize("start", [np.zeros(3), np.array([1.0, -1.0, 0.0])])
 def test_hinge_of_few_features_in_few_round_trips(start):
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(5_000, 3))
-    y, s = np.where(X @ [1.0, -1.0, 0.3] + rng.normal(size=5_000) > 0.2, 1.0, -1.0), np.full(5_000, 1 / 5_000)
+    X = rng.normal(size=(20_000, 3))
+    y, s = np.where(X @ [1.0, -1.0, 0.3] + rng.normal(size=20_000) > 0.2, 1.0, -1.0), np.full(20_000, 1 / 20_000)
     samples, hinge = remote(X, y, s), LOSSES["hinge"]()
     here = refit.refit(Problem(X, y, hinge, 3, 0.01, s, True), np.arange(3))
     problem = Problem.of_samples(samples, hinge, 3, 0.01, True)
     before = samples.group.trips
     there = refit.refit(problem, np.arange(3), start)
     np.testing.assert_allclose(there.objective, here.objective, rtol=1e-12)
-    np.testing.assert_allclose(there.values, here.values, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(there.values, here.values, rtol=0, atol=1e-6)
     assert samples.group.trips - before <= 40
-    assert samples.group.shards.longest <= 100_000  # bytes that a shard answers: no term in the samples
+    assert samples.group.shards.longest <= 20_000  # bytes that a shard answers: no term in the samples
 
 
 @pytest.mark.parametrize("seeds", [[1, *range(9, 14)], pytest.param(range(14, 40), marks=pytest.mark.slow)])

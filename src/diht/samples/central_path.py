@@ -54,13 +54,16 @@ class Fewer(NamedTuple):
     ----------
     loss : float
         That of all of them at a model.
+    new : int
+        How many are near a kink for the first time.
     X, S : array
-        Features, targets, weights and turns, as in `Turned`, of those that are near a kink for the first time.
+        Features, targets, weights and turns, as in `Turned`, of these, unless they are too many.
     means, weights : array
         The same of those put together.
     """
 
     loss: float
+    new: int
     X: Vector
     S: Vector
     means: Vector
@@ -151,7 +154,7 @@ class Turned(NamedTuple):
         sides: list[Sides] = []
 
         def condense(x: Vector, b: float) -> list[Fewer]:
-            found, fewer = condensed(self, sides[-1] if sides else None, x, b, n_near)
+            found, fewer = condensed(self, sides[-1] if sides else None, x, b, n_near, n)
             sides.append(found)
             return [fewer]
 
@@ -159,8 +162,11 @@ class Turned(NamedTuple):
         return end._replace(alpha=sides[-2].spread(end.alpha)) if solved else None
 
 
-def condensed(turned: Turned, sides: Sides | None, x: Vector, b: float, n_near: int) -> tuple[Sides, Fewer]:
-    """Put the samples together that have not been near a kink: at first that is near which is nearest, then what crosses one."""
+def condensed(turned: Turned, sides: Sides | None, x: Vector, b: float, n_near: int, most: int) -> tuple[Sides, Fewer]:
+    """Put the samples together that have not been near a kink: at first that is near which is nearest, then what crosses one.
+
+    Of more than `most` new ones none is returned.
+    """
     r = turned.residuals(x, b)
     above = r > 0.0
     if sides is None:
@@ -169,10 +175,11 @@ def condensed(turned: Turned, sides: Sides | None, x: Vector, b: float, n_near: 
         sides = Sides(np.full(n, -1), 2 * (turned.S[2] > 0.0) + above)
     else:
         new = np.flatnonzero((sides.order < 0) & (above != sides.kind % 2))
+    n_new, new = len(new), new[: len(new) if len(new) <= most else 0]
     order = sides.order.copy()
     order[new] = int(order.max(initial=-1)) + 1 + np.arange(len(new))
     means = turned.together(order < 0, sides.kind)
-    return Sides(order, sides.kind), Fewer(turned.loss(r), turned.X[:, new], turned.S[:, new], *means)
+    return Sides(order, sides.kind), Fewer(turned.loss(r), n_new, turned.X[:, new], turned.S[:, new], *means)
 
 
 def near_kinks(
@@ -216,8 +223,7 @@ def near_kinks(
             x, b, value = now.x, now.b, own
         if value - now.bound <= max(rtol, _ROUNDED) * abs(value):
             return now._replace(x=x, b=b), value, True
-        new = sum(part.S.shape[1] for part in parts[-1])
-        if not new or sum(part.S.shape[1] for some in parts for part in some) > most:
+        if not sum(part.new for part in parts[-1]) or sum(part.new for some in parts for part in some) > most:
             break
         X = np.hstack([part.X for some in parts for part in some] + [part.means for part in parts[-1]])
         S = np.hstack([part.S for some in parts for part in some] + [part.weights for part in parts[-1]])

@@ -605,7 +605,7 @@ class RemoteSamples(Distant):
 
         def condense(x: Vector, b: float) -> list[Fewer]:
             nonlocal sides
-            both = self.group.value(condensed, turned, sides, x, float(b), share)
+            both = self.group.value(condensed, turned, sides, x, float(b), share, _MOST_NEAR * n_near)
             sides = self.group.value(_item, both, 0)
             self.design.count(1.0)
             return self.group.ask(_item, both, 1)
