@@ -273,7 +273,7 @@ class Design(Features):
         """Return the same matrix dense, in float64, for products with few features; itself if it is such."""
         from diht.design.dense import DenseDesign
 
-        return DenseDesign(self.toarray(copy=False))
+        return DenseDesign(self.toarray(copy=False), self.n_threads)
 
     def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one; for few features.

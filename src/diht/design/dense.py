@@ -216,7 +216,7 @@ class DenseDesign(StoredDesign):
 
     def formed(self) -> DenseDesign:
         """Return the matrix itself if it is of float64."""
-        return self if self.dtype == np.float64 else DenseDesign(self.toarray())
+        return self if self.dtype == np.float64 else DenseDesign(self.toarray(), self.n_threads)
 
     def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one."""
@@ -261,7 +261,11 @@ class DenseDesign(StoredDesign):
     def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
         """Return the rows as a float64 array; without `copy` the stored one if it is such."""
         X = self._X if rows is None else self._X[rows]
-        return np.array(X, dtype=np.float64) if copy else np.asarray(X, dtype=np.float64)
+        if rows is not None or (not copy and self.dtype == np.float64):
+            return np.array(X, dtype=np.float64) if copy else np.asarray(X, dtype=np.float64)
+        out = np.empty_like(self._X, dtype=np.float64)
+        run_parts(lambda start, stop: np.copyto(out[start:stop], self._X[start:stop]), self._parts(self.shape[0]))
+        return out
 
     def is_nonnegative(self) -> bool:
         """Whether no entry is negative."""
