@@ -52,6 +52,24 @@ def close(a, b, scale=1.0):
     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * scale)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_moments_equal_those_of_numpy(dtype, cutting, monkeypatch):
+    X, s = matrix(n=230).astype(dtype), np.random.default_rng(1).dirichlet(np.ones(230))
+    design = as_design(X, n_threads=3)
+    plain = *design.moments(s), design.spread(s, np.zeros(D))
+    monkeypatch.setattr("diht.design.dense.LONG", 0)
+    for own, expected in zip((*design.moments(s), design.spread(s, np.zeros(D))), plain, strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_dense_copy_keeps_its_threads(dtype, cutting):
+    X = matrix().astype(dtype)
+    formed = as_design(X, n_threads=3).formed()
+    assert formed.n_threads == 3
+    np.testing.assert_array_equal(formed.toarray(), X.astype(np.float64))
+
+
 # Products
 
 

@@ -300,6 +300,9 @@ class DenseDesign(StoredDesign):
         return self._summed(lambda chunk, rows: s[rows] @ np.subtract(chunk, center, out=chunk))
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
+        if self._by_rows and self.long_products:
+            return self._deviations(s, np.zeros(self.shape[1]) if center is None else center)[1]
+
         def squares(chunk: Vector, rows: slice) -> Vector:
             if center is not None:
                 chunk -= center
@@ -308,11 +311,26 @@ class DenseDesign(StoredDesign):
         return self._summed(squares)
 
     def _deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
+        if self._by_rows and self.long_products:
+            return self._compiled_deviations(frozen(s), frozen(center))
+
         def sums(chunk: Vector, rows: slice) -> Vector:
             chunk -= center
             return np.array([s[rows] @ chunk, s[rows] @ np.square(chunk, out=chunk)])
 
         left, spread = self._summed(sums, 2)
+        return left, spread
+
+    def _compiled_deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
+        """Do so without numpy's calls on chunks, for which many threads would wait on each other."""
+        from diht.design import kernels
+
+        def part(start: int, stop: int) -> Vector:
+            sums = np.zeros((2, self.shape[1]))
+            kernels.dense_deviations(self._X, start, stop, s, center, sums)
+            return sums
+
+        left, spread = _total(run_parts(part, self._parts(self.shape[0])))
         return left, spread
 
     def _summed(self, term: Callable[[Vector, slice], Any], *several: int) -> Vector:
