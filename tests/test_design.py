@@ -53,12 +53,17 @@ def close(a, b, scale=1.0):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_compiled_moments_equal_those_of_numpy(dtype, cutting, monkeypatch):
+def test_compiled_sums_equal_those_of_numpy(dtype, cutting, monkeypatch):
     X, s = matrix(n=230).astype(dtype), np.random.default_rng(1).dirichlet(np.ones(230))
-    design = as_design(X, n_threads=3)
-    plain = *design.moments(s), design.spread(s, np.zeros(D))
+
+    def sums():
+        design = as_design(X, n_threads=3)
+        view = AffineView(design, X.mean(axis=0), 1.0 + X.std(axis=0))
+        return *design.moments(s), design.spread(s, np.zeros(D)), design.row_norms_sq(), view.row_norms_sq()
+
+    plain = sums()
     monkeypatch.setattr("diht.design.dense.LONG", 0)
-    for own, expected in zip((*design.moments(s), design.spread(s, np.zeros(D))), plain, strict=True):
+    for own, expected in zip(sums(), plain, strict=True):
         np.testing.assert_allclose(own, expected, rtol=1e-14, atol=1e-15)
 
 

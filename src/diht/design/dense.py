@@ -283,7 +283,13 @@ class DenseDesign(StoredDesign):
         return range(0, self.shape[0], self._chunk_rows())
 
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
-        norms = np.empty(self.shape[0])
+        (n, d), norms = self.shape, np.empty(self.shape[0])
+        if self._by_rows and self.long_products:
+            from diht.design import kernels
+
+            known = frozen(np.zeros(d) if center is None else center), frozen(np.ones(d) if scale is None else scale)
+            run_parts(lambda i, j: kernels.dense_row_norms_sq(self._X, i, j, *known, norms), self._parts(n))
+            return norms
 
         def square(chunk: Vector, rows: slice) -> float:
             if center is not None:

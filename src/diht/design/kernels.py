@@ -580,6 +580,17 @@ def dense_add(X: Array, rows: Array, start: Integer, stop: Integer, c: Array, g:
             dense_row_add(X[rows[r] if rows.size > 0 else r], c[r], g)
 
 
+@jit_reassociated
+def dense_row_norms_sq(X: Array, start: Integer, stop: Integer, center: Array, scale: Array, out: Array) -> None:
+    """``out_i = sum_j ((x_ij - center_j) / scale_j)^2`` of some rows."""
+    for i in range(start, stop):
+        x, total = X[i], 0.0
+        for j in range(x.size):
+            z = (x[j] - center[j]) / scale[j]
+            total += z * z
+        out[i] = total
+
+
 @jit
 def dense_deviations(X: Array, start: Integer, stop: Integer, s: Array, center: Array, sums: Array) -> None:
     """Add ``s_i (x_ij - center_j)`` and ``s_i (x_ij - center_j)^2`` of some rows to the rows of sums, a hundred at a time."""
