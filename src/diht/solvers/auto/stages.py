@@ -171,7 +171,7 @@ def _first_step(problem: Problem, state: AutoState) -> Vector:
 
 
 class ForwardSelection(Stage):
-    """Add features one by one, then swap, in a small X perturb, before the relaxation: under a weak ridge that is loose and slow."""
+    """Add features one by one, swap, and perturb in a small X, before the relaxation: under a weak ridge that is loose and slow."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
