@@ -154,6 +154,15 @@ class Heredity(Constraint):
                 closed[j] = False
         return np.flatnonzero(may[self.term])
 
+    def remaining(self, support: Indices, leaving: Indices) -> Indices:
+        """All but these and those that lose the parents they need."""
+        left = self._chosen | self._mask(self.term[support])
+        found = self.lineage.holds(left)
+        left[self.term[leaving]] = False
+        while np.any(lost := left & found & ~self.lineage.holds(left)):
+            left[lost] = False
+        return support[left[self.term[support]]]
+
     def allowing(self, m: Any) -> Constraint:
         """Another k."""
         return replace(self, k=m + len(self.inside))
