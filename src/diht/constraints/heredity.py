@@ -156,10 +156,15 @@ class Heredity(Constraint):
 
     def remaining(self, support: Indices, leaving: Indices) -> Indices:
         """All but these and those that lose the parents they need."""
-        left = self._chosen | self._mask(self.term[support])
-        found = self.lineage.holds(left)
-        left[self.term[leaving]] = False
-        while np.any(lost := left & found & ~self.lineage.holds(left)):
+        lineage, left, gone = (
+            self.lineage,
+            self._chosen | self._mask(self.term[support]),
+            self._mask(self.term[leaving]),
+        )
+        if lineage.strong:
+            return support[(lineage.needed @ gone)[self.term[support]] == 0.0]
+        found, left = lineage.holds(left), left & ~gone
+        while np.any(lost := left & found & ~lineage.holds(left)):
             left[lost] = False
         return support[left[self.term[support]]]
 

@@ -170,7 +170,7 @@ class Lineage:
 def read_parents(parents: Any) -> tuple[tuple[int, ...], ...]:
     """Return the parents of each feature, ascending; ValueError where they are no lists of features."""
     try:
-        each = [np.unique(np.asarray(own)) for own in parents]
+        each = [np.asarray(own) for own in parents]
     except (TypeError, ValueError):
         each = []
     if not each or any(own.ndim != 1 or (own.size and own.dtype.kind not in "iu") for own in each):
@@ -178,9 +178,9 @@ def read_parents(parents: Any) -> tuple[tuple[int, ...], ...]:
             "parents must hold a list of whole numbers, the places of its parents, for each feature, empty for a main effect"
         )
     for j, own in enumerate(each):
-        if own.size and not 0 <= own[0] <= own[-1] < len(each):
+        if own.size and not 0 <= own.min() <= own.max() < len(each):
             raise ValueError(f"parents must be from 0 to {len(each) - 1}, got {own.tolist()} for feature {j}")
-    return tuple(tuple(own.astype(int).tolist()) for own in each)
+    return tuple(tuple(np.unique(own.astype(int)).tolist()) for own in each)
 
 
 def parents_of(powers: ArrayLike) -> list[list[int]]:
