@@ -162,7 +162,7 @@ class Heredity(Constraint):
             self._mask(self.term[leaving]),
         )
         if lineage.strong:
-            return support[(lineage.needed @ gone)[self.term[support]] == 0.0]
+            return np.asarray(support[(lineage.needed @ gone)[self.term[support]] == 0.0])
         found, left = lineage.holds(left), left & ~gone
         while np.any(lost := left & found & ~lineage.holds(left)):
             left[lost] = False
