@@ -190,17 +190,17 @@ def check(seed: int) -> tuple[str, Counter[str], list[str]]:
         return name, Counter(problems=1, exceptions=1), [f"EXCEPTION {where}: {type(error).__name__}: {error}"]
     seconds = time.process_time() - began
     with np.errstate(all="ignore"):
-        best = min(attained(problem, X, support, lam) for support in combinations(range(d), k))
+        best = float(np.nanmin([attained(problem, X, support, lam) for support in combinations(range(d), k)]))
     bound, objective = float(model.lower_bound_), float(model.objective_)
     counts = Counter(problems=1, milliseconds=round(1000 * seconds), proved=int(model.gap_ <= 1e-4 * abs(objective)))
     counts["found"] = int(objective <= best + EQUAL * abs(best) + 1e-12)
     counts["exact"], counts["exact found"] = int(exact), int(exact and counts["found"])
     findings = []
-    if not bound <= min(best, objective * (1.0 + ROUNDED)):
+    if not bound <= min(best, objective + ROUNDED * abs(objective)):
         findings.append(f"FALSE BOUND {where}: bound {bound!r}, but {best!r} is attained, objective {objective!r}")
     if np.count_nonzero(model.coef_) > k:
         findings.append(f"INFEASIBLE {where}: {model.coef_.tolist()}")
-    if objective < best * (1.0 - 1e-7) - 1e-9:
+    if objective < best - 1e-7 * abs(best) - 1e-9:
         findings.append(f"WITNESS {where}: objective {objective!r} below {best!r}, which scipy found")
     if exact and not counts["found"]:
         findings.append(f"MISSED {where}: objective {objective!r}, but {best!r} is attained ({model.status_})")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Cardinality, Constraint, threshold_scale
 from diht.constraints.lineage import Lineage, Mask, read_parents
+from diht.design.base import SMALLEST, UNIT
 
 __all__ = ["Heredity", "heredity"]
 
@@ -19,7 +20,6 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
-_UNIT = 2.0**-53
 _SWEEPS = 1000  # at most; 11 to 97 end it for 10 to 30 main effects and all their products
 _EVEN = 1e-9  # of the largest square: what the last sweep may move
 _PRICES = 10  # pairs of prices that are tried where one parent will do
@@ -226,7 +226,7 @@ class Heredity(Constraint):
         if len(self._rows[0]):
             gone, come = self._isotonic(worth) if self.lineage.strong else self._filled(worth)
         moved = float(worth.sum() + gone.sum() + come.sum())
-        return worth - gone + come, 4.0 * (len(worth) + 8.0) * _UNIT * moved
+        return worth - gone + come, 4.0 * (len(worth) + 8.0) * (UNIT * moved + SMALLEST * (moved > 0.0))
 
     def _isotonic(self, worth: Vector) -> tuple[Vector, Vector]:
         """Return what each term passes on and receives where all parents are asked for."""
