@@ -5,7 +5,8 @@ Every problem follows from one integer (`fuzz_cases.py`). It is small enough tha
 either true or shown to be false, by a model whose objective is known to 200 digits. The counts go into a table that is kept
 over many runs; seeds that are in it already are left out. A false claim or an exception makes the exit status 1.
 
-With --more the losses are quantile, gamma, Tweedie's and negative binomial. With --shared the problems have several targets, or
+With --more the losses are quantile, gamma, Tweedie's and negative binomial. With --ruled k is a constraint of one's own choice:
+so many of each group, costs and a budget, heredity. With --shared the problems have several targets, or
 classes, that share features; a table of its own keeps their counts. With --show one problem is printed in full. With --compare the
 problems are too large for brute force: `auto` and `branch` are held against each other. With --device estimators fit there (cuda,
 or cpu for tensors of the host).
@@ -26,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from fuzz_cases import Case, draw, draw_large, draw_more, draw_shared, on_device, warm_up
+from fuzz_cases import Case, draw, draw_large, draw_more, draw_ruled, draw_shared, on_device, warm_up
 from fuzz_judge import COUNTS, FATAL, Finding, Tally, check, compare, program
 from fuzz_oracle import Oracle
 
@@ -44,6 +45,7 @@ def check_seed(seed: int, drawn: Callable[[int], Case] = draw, device: str | Non
     """What came of the problem of a seed, by its loss, and the number of its targets where these share features."""
     case = drawn(seed) if device is None else on_device(drawn(seed), device)
     name = f"{case.loss} x{case.n_targets}" if drawn is draw_shared else case.loss
+    name = name if case.rule is None else f"{case.rule['kind']} {name}"
     return {name: check(case, HUNG)}
 
 
@@ -178,10 +180,13 @@ def main() -> int:
         "--compare", action="store_true", help="problems beyond brute force: methods against each other"
     )
     parser.add_argument("--shared", action="store_true", help="problems of several targets that share features")
+    parser.add_argument("--ruled", action="store_true", help="so many of each group, costs, or heredity")
     parser.add_argument("--more", action="store_true", help="the losses that the others have not")
     parser.add_argument("--device", help="where estimators fit: cuda, or cpu for tensors of the host")
     arguments = parser.parse_args()
-    drawn = draw_shared if arguments.shared else draw_more if arguments.more else draw
+    drawn = (
+        draw_shared if arguments.shared else draw_more if arguments.more else draw_ruled if arguments.ruled else draw
+    )
     if arguments.compare and arguments.table:
         parser.error("--table is for problems within brute force")
     if arguments.show is not None:

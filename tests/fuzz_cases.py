@@ -90,7 +90,7 @@ class Case:
     parameter: float | None  # of the Huber loss, the smoothed hinge, and those of `MORE`
     X: NDArray[Any]
     y: NDArray[Any]  # one column a target; classes of the multinomial loss by their numbers
-    k: int
+    k: Any  # a whole number, or a budget
     lam: float
     weights: Vector | None
     offset: Vector | None
@@ -107,6 +107,9 @@ class Case:
     )  # deviations of the columns, or of their groups, with standardize
     n_targets: int = 1  # of the multinomial loss, its classes
     device: str | None = None  # where estimators fit
+    rule: dict[str, Any] | None = (
+        None  # of one's own choice: groups of which some, costs, or parents; k is then its level
+    )
 
     @property
     def n_features(self) -> int:
@@ -135,7 +138,7 @@ class Case:
         n, d = self.X.shape
         constraint = "".join(
             f", {name}={value}"
-            for name, value in (("keep", self.keep), ("groups", self.groups), ("sign", self.sign))
+            for name, value in (("keep", self.keep), ("groups", self.groups), ("sign", self.sign), ("rule", self.rule))
             if value is not None
         )
         extras = "".join(
@@ -211,6 +214,36 @@ def draw_more(seed: int, loss: str | None = None, constraint: str | None = None)
     """A case of one of the other losses."""
     drawn = MORE[np.random.default_rng([seed, 21]).integers(len(MORE))]
     return draw(seed, drawn if loss is None else loss, constraint)
+
+
+def draw_ruled(seed: int, loss: str | None = None, constraint: str | None = None) -> Case:
+    """A case of any loss under a constraint of one's own choice."""
+    rng = np.random.default_rng([seed, 33])
+    case = (draw_more if rng.random() < 0.4 else draw)(
+        seed, loss, constraint or ("sign" if rng.random() < 0.2 else "plain")
+    )
+    d = min(case.n_features, 7)
+    case = replace(
+        case,
+        X=case.X[:, :d],
+        sign=None if case.sign is None else case.sign[:d],
+        scale=None if case.scale is None else case.scale[:d],
+    )
+    kind = ("per_group", "budget", "strong", "weak")[rng.integers(4)]
+    if kind == "budget":
+        costs = 10.0 ** rng.uniform(-1.0, 1.0, d)
+        budget = float(rng.uniform(costs.min(), costs.sum()))
+        return replace(case, k=budget, rule={"kind": kind, "costs": tuple(costs.tolist())})
+    k = int(rng.integers(1, d + 1))
+    if kind == "per_group":
+        labels = np.unique(rng.integers(0, d // 2 + 1, d), return_inverse=True)[1]
+        most = rng.integers(0, 3, labels.max() + 1)
+        most[rng.integers(len(most))] = 1
+        return replace(case, k=k, rule={"kind": kind, "group": tuple(labels.tolist()), "most": tuple(most.tolist())})
+    order, parents = rng.permutation(d), [()] * d
+    for i in range(int(rng.integers(1, d + 1)), d):
+        parents[order[i]] = tuple(sorted(order[rng.choice(i, min(i, int(rng.integers(1, 4))), replace=False)].tolist()))
+    return replace(case, k=k, rule={"kind": kind, "parents": tuple(parents)})
 
 
 def _parameter(rng: np.random.Generator, loss: str) -> float | None:

@@ -16,8 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from diht import Problem, SparseClassifier, SparseRegressor, certify, solve, sparse_path
-from diht.constraints.groups import constrained
+from diht import (
+    Problem,
+    SparseClassifier,
+    SparseRegressor,
+    certify,
+    heredity,
+    per_group,
+    solve,
+    sparse_path,
+    within_budget,
+)
+from diht.constraints.groups import constrained, limited
 from diht.losses import ALL_LOSSES, Loss
 from diht.solvers import SDIHT, SVRGHT, Auto
 from fuzz_cases import LOG_LINK, REGRESSION, Call, Case, draw
@@ -121,8 +131,26 @@ def loss_of(case: Case) -> Loss:
     return known() if case.parameter is None else known(case.parameter)
 
 
-def _problem(case: Case, k: int) -> Problem:
-    constraint = constrained(k, case.n_features, case.keep, case.groups, case.sign)
+def _own(case: Case, level: Any) -> Any:
+    """The constraint of a case's rule."""
+    rule = case.rule
+    if rule["kind"] == "budget":
+        return within_budget(level, rule["costs"])
+    return (
+        per_group(level, rule["group"], rule["most"])
+        if rule["kind"] == "per_group"
+        else heredity(level, rule["parents"], rule["kind"])
+    )
+
+
+def _constraint(case: Case, k: Any) -> Any:
+    if case.rule is not None:
+        return limited(_own(case, k), case.n_features, case.sign)
+    return constrained(k, case.n_features, case.keep, case.groups, case.sign)
+
+
+def _problem(case: Case, k: Any) -> Problem:
+    constraint = _constraint(case, k)
     return Problem(
         case.stored,
         case.y,
@@ -155,7 +183,7 @@ def _of_result(k: int, result: Any, problem: Any) -> Answer:
 
 def _fit(case: Case, call: Call) -> list[Answer]:
     estimator = (SparseRegressor if case.loss in REGRESSION else SparseClassifier)(
-        k=case.k,
+        k=case.k if case.rule is None else _own(case, case.k),
         lam=case.lam,
         loss=loss_of(case),
         solver=_solver(call.solver),
@@ -193,7 +221,9 @@ def _fit(case: Case, call: Call) -> list[Answer]:
     ]
 
 
-def _ks(case: Case) -> list[int]:
+def _ks(case: Case) -> list[Any]:
+    if case.rule is not None and case.rule["kind"] == "budget":
+        return sorted({0.5 * (min(case.rule["costs"]) + case.k), case.k})
     return sorted({1, case.k, max(1, case.k - 1)})
 
 
@@ -214,6 +244,7 @@ def _path(case: Case, call: Call) -> list[Answer]:
         sign=case.sign,
         offset=case.offset,
         device=case.device,
+        constraint=None if case.rule is None else _own(case, case.k),
     )
     return [
         Answer(p.k, p.coef, p.intercept, True, p.objective, p.certificate, str(p.result.status)) for p in path.points
@@ -511,6 +542,8 @@ def _about_features(
 def program(case: Case, call: Call) -> Iterator[str]:
     """Lines of Python that make a call, with nothing but the package and numpy."""
     yield "import numpy as np, scipy.sparse as sp"
+    if case.rule is not None:
+        yield f"# k={case.k} stands for the level of the rule {case.rule}"
     yield "from diht import *; from diht.losses import *; from diht.solvers import *"
     yield "from diht.constraints.groups import constrained"
     for name in ("X", "y", "weights", "offset", "scale"):

@@ -237,7 +237,12 @@ class Oracle:
 
     @cached_property
     def supports(self) -> Mask:
-        """Largest supports that the constraint allows, one row each; with signs of one target all of their subsets."""
+        """Largest supports that the constraint allows, one row each; with signs of one target, or a rule, all of their subsets."""
+        if self.case.rule is not None:
+            every = (
+                some for m in range(self.case.n_features + 1) for some in combinations(range(self.case.n_features), m)
+            )
+            return _masks((some for some in every if self._ruled(set(some))), self.case.n_features)
         free = [i for i in range(len(self.units)) if i not in self.kept]
         chosen = [self.kept | set(some) for some in combinations(free, self.k)]
         supports = _masks(([j for i in units for j in self.units[i]] for units in chosen), self.case.n_features)
@@ -246,9 +251,36 @@ class Oracle:
     def allows(self, w: Matrix) -> bool:
         """Whether the constraint allows coefficients."""
         used = np.any(np.atleast_2d(w) != 0.0, axis=0)
-        counted = sum(bool(used[list(unit)].any()) for i, unit in enumerate(self.units) if i not in self.kept)
         signs = self.case.sign is None or bool(np.all(np.asarray(self.case.sign) * np.atleast_2d(w) >= 0.0))
-        return counted <= self.k and signs
+        return self._few(used) and signs
+
+    def _few(self, used: Mask) -> bool:
+        """Whether the constraint allows some features."""
+        if self.case.rule is not None:
+            return self._ruled(set(np.flatnonzero(used).tolist()))
+        counted = sum(bool(used[list(unit)].any()) for i, unit in enumerate(self.units) if i not in self.kept)
+        return counted <= self.k
+
+    def _ruled(self, used: set[int]) -> bool:
+        """Whether a rule of one's own choice allows some features."""
+        rule, level = self.case.rule, self.k
+        if rule["kind"] == "budget":
+            return sum(rule["costs"][j] for j in used) <= level * (1.0 + 1e-12)
+        if rule["kind"] == "per_group":
+            groups = [rule["group"][j] for j in used]
+            return len(used) <= level and all(groups.count(g) <= most for g, most in enumerate(rule["most"]))
+        return any(used <= chosen for chosen in self._hereditary)
+
+    @cached_property
+    def _hereditary(self) -> list[set[int]]:
+        """All sets of at most k features of which each has all its parents, or one, among them."""
+        d, parents, asked = (
+            self.case.n_features,
+            self.case.rule["parents"],
+            all if self.case.rule["kind"] == "strong" else any,
+        )
+        every = (set(some) for m in range(min(self.k, d) + 1) for some in combinations(range(d), m))
+        return [some for some in every if all(asked(p in some for p in parents[j]) for j in some if parents[j])]
 
     def unit_of(self, j: int) -> list[int]:
         """The features that enter and leave with one."""
@@ -316,8 +348,7 @@ class Oracle:
     def _has_room(self, support: Mask, unit: list[int]) -> bool:
         wider = support.astype(np.float64)
         wider[unit] = 1.0
-        counted = sum(bool(wider[list(u)].any()) for i, u in enumerate(self.units) if i not in self.kept)
-        return counted <= self.k
+        return self._few(wider != 0.0)
 
 
 def subsets(supports: Mask) -> Mask:

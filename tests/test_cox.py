@@ -19,6 +19,7 @@ from diht.design import as_design
 from diht.estimators.cox import censored
 from diht.joint.solve import JointProblem, solve_joint
 from diht.survival.partial import PartialLikelihood
+from fuzz_joint import check
 
 TIES = ["efron", "breslow"]
 both = pytest.mark.parametrize("ties", TIES)
@@ -251,3 +252,12 @@ def test_coefficients_are_exact_and_not_the_objective_alone(ties: str) -> None:
     _, slope = plain(given, ties, X @ model.coef_)
     left = X.T @ slope + 1e-3 * model.coef_
     assert float(np.abs(left[model.support_]).max()) <= 1e-14
+
+
+@pytest.mark.parametrize("seed", [61000008, 61000034, pytest.param(61001346, marks=pytest.mark.slow), 61002234])
+@pytest.mark.filterwarnings("error")
+def test_objectives_where_sums_over_risk_sets_cancel(seed: int) -> None:
+    """Entries, and hazards that differ by e^30 and more: objectives were up to a quarter too low, bounds void (`fuzz_joint.py`)."""
+    _, counts, findings = check(seed)
+    assert not findings
+    assert counts["found"]

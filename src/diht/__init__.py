@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from diht.constraints.base import Cardinality
     from diht.constraints.budget import within_budget
+    from diht.constraints.heredity import heredity
+    from diht.constraints.lineage import parents_of
     from diht.constraints.per_group import per_group
     from diht.datasets.folder import open_dataset
     from diht.estimators import SparseClassifier, SparseRegressor
@@ -47,10 +49,12 @@ __all__ = [
     "bootstrap",
     "certify",
     "debiased",
+    "heredity",
     "load_model",
     "near_optimal",
     "norm_certificate",
     "open_dataset",
+    "parents_of",
     "per_group",
     "scorecard",
     "solve",
@@ -73,10 +77,12 @@ _HOMES = {
     "bootstrap": "diht.estimators.inference",
     "certify": "diht.solvers.loop",
     "debiased": "diht.estimators.inference",
+    "heredity": "diht.constraints.heredity",
     "load_model": "diht.serving",
     "near_optimal": "diht.estimators.near",
     "norm_certificate": "diht.solvers.norm",
     "open_dataset": "diht.datasets.folder",
+    "parents_of": "diht.constraints.lineage",
     "per_group": "diht.constraints.per_group",
     "scorecard": "diht.estimators.scorecard",
     "solve": "diht.solvers.loop",

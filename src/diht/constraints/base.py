@@ -104,6 +104,10 @@ class Constraint(ABC):
         others[support] = others[outside] = False
         return np.flatnonzero(others)
 
+    def remaining(self, support: Indices, leaving: Indices) -> Indices:
+        """What a model keeps of its support where some features leave; all but these, unless others are of no use without them."""
+        return np.setdiff1d(support, leaving)
+
     def magnitudes(self, v: Vector) -> Vector:
         """By what features are chosen, the largest first."""
         return np.abs(v)

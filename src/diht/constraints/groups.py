@@ -184,6 +184,11 @@ class Structured(Constraint):
         units = self.units_of(support)
         return np.setdiff1d(self.features_of(self.base.joining(units, self.n_units)), support)
 
+    def remaining(self, support: Indices, leaving: Indices) -> Indices:
+        """The features of the units that remain."""
+        units = self.base.remaining(self.units_of(support), self.units_of(leaving))
+        return support[np.isin(self.unit[support], units)]
+
     def free(self, n_features: int) -> tuple[int, Indices, Indices]:
         """How many units may still be chosen, the features of those that are in, and of those that are out."""
         m, inside, outside = self.base.free(self.n_units)

@@ -61,3 +61,45 @@ def shrink(q: float, shift: float, factor: float) -> float:
     """
     a = abs(q)
     return float(np.copysign(max(0.0, min(a - shift, a * factor)), q))
+
+
+@jit
+def level_parents(worth: Array, child: Array, parent: Array, sweeps: Integer, tol: float) -> Array:
+    """Return what each child passes on to each parent, so that no child that does keeps more than that parent has.
+
+    Each pair in turn shares what both have evenly, or takes back what was passed on: coordinate descent for the isotonic regression
+    of `worth` along the order of the pairs. `tol` is the largest amount that a last sweep moves.
+    """
+    level, passed = worth.copy(), np.zeros(len(child))
+    for _ in range(sweeps):
+        moved = 0.0
+        for i in range(len(child)):
+            c, p = child[i], parent[i]
+            amount = max(0.5 * (level[c] - level[p]), -passed[i])
+            passed[i] += amount
+            level[c] -= amount
+            level[p] += amount
+            moved = max(moved, abs(amount))
+        if moved <= tol:
+            break
+    return passed
+
+
+@jit
+def fill_parents(level: Array, price: float, order: Array, child: Array, start: Array, parent: Array) -> Array:
+    """Return what each child passes on, the same amount to each of its parents: what it has above a price, if they stay below it.
+
+    `child[i]` has the parents from `start[i]` to `start[i + 1]`; `order` says whose turn it is. `level` is overwritten by what all
+    have then.
+    """
+    passed = np.zeros(len(child))
+    for i in order:
+        c = child[i]
+        amount = max(level[c] - price, 0.0)
+        for at in range(start[i], start[i + 1]):
+            amount = min(amount, max(price - level[parent[at]], 0.0))
+        passed[i] = amount
+        level[c] -= amount
+        for at in range(start[i], start[i + 1]):
+            level[parent[at]] += amount
+    return passed

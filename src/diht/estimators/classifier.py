@@ -78,8 +78,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
     ----------
     k : int or Constraint, default=10
         The largest number of features used (by each class of several where these have a choice of their own, see `multiclass`).
-        More than there are: all of them, with a warning. Or what `diht.per_group` (at most so many of each group) and
-        `diht.within_budget` (features have costs) return; without `keep` and `groups` then.
+        More than there are: all of them, with a warning. Or what `diht.per_group` (at most so many of each group),
+        `diht.within_budget` (features have costs) and `diht.heredity` (interactions only with their main effects) return; without
+        `keep` and `groups` then.
     lam : float, default=1e-3
         The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
     loss : str or Loss, default="logistic"

@@ -606,8 +606,8 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     device : str, optional
         Where to fit, as in `SparseRegressor`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
     constraint : Constraint or None, default=None
-        What `diht.per_group` or `diht.within_budget` return; `ks` come in the place of its own k, or budget. None takes ten of them
-        up to that. Without `keep` and `groups`.
+        What `diht.per_group`, `diht.within_budget` or `diht.heredity` return; `ks` come in the place of its own k, or budget. None
+        takes ten of them up to that. Without `keep` and `groups`.
 
     Attributes
     ----------
@@ -790,8 +790,8 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     device : str, optional
         Where to fit, as in `SparseClassifier`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
     constraint : Constraint or None, default=None
-        What `diht.per_group` or `diht.within_budget` return; `ks` come in the place of its own k, or budget. None takes ten of them
-        up to that. Without `keep` and `groups`.
+        What `diht.per_group`, `diht.within_budget` or `diht.heredity` return; `ks` come in the place of its own k, or budget. None
+        takes ten of them up to that. Without `keep` and `groups`.
 
     Attributes
     ----------

@@ -392,8 +392,8 @@ def sparse_path(
         Gets each `PathPoint` when it is first solved, the largest k and lam first; True leaves out those that are still to come,
         as Ctrl-C does.
     constraint : Constraint, optional
-        What `diht.per_group` or `diht.within_budget` return: `ks` come in the place of its own k, or budget, which is the largest
-        by default. Without `keep` and `groups`.
+        What `diht.per_group`, `diht.within_budget` or `diht.heredity` return: `ks` come in the place of its own k, or budget, which
+        is the largest by default. Without `keep` and `groups`.
 
     Returns
     -------

@@ -48,7 +48,8 @@ _TYPES = """
     solvers.sweep.WiderBound solvers.tree.TreeBound solvers.nodes.Leaf solvers.empty_columns.PaddedBound
     solvers.sufficient.CondensedBound
     estimators.path.Path estimators.path.PathPoint constraints.base.Cardinality constraints.base.Node constraints.groups.Structured
-    constraints.per_group.PerGroup constraints.budget.Budget
+    constraints.per_group.PerGroup constraints.budget.Budget constraints.heredity.Heredity
+    constraints.lineage.Lineage
     constraints.limits.Limits
     persistence.model.SavedModel persistence.model.Structure persistence.model.Equation persistence.model.Figures
     persistence.model.Data serving.Predictor

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from diht import __version__
+from diht.constraints.lineage import Lineage
 from diht.losses import ALL_LOSSES, Loss
 from diht.persistence.document import MAX_WHOLE, Node, parse, parse_text
 from diht.persistence.model import Data, Equation, Figures, Label, SavedModel, Structure, equation_labels
@@ -332,7 +333,10 @@ def _rule(node: Node, n_features: int) -> dict[str, Any]:
     """Read a constraint of one's own choice, but for its k or budget."""
     if not isinstance(node.value, dict):
         raise node.wrong("an object")
-    if Node(node.value.get("kind"), f"{node.where}.kind", node.path).one_of(("per_group", "budget")) == "budget":
+    kind = Node(node.value.get("kind"), f"{node.where}.kind", node.path).one_of(("per_group", "budget", "heredity"))
+    if kind == "heredity":
+        return _lineage(node, n_features)
+    if kind == "budget":
         costs = node.entries("kind", "costs")["costs"]
         prices = [item.number() for item in costs.items()]
         if len(prices) != n_features or min(prices) <= 0.0:
@@ -342,6 +346,20 @@ def _rule(node: Node, n_features: int) -> dict[str, Any]:
     most = [item.whole(0, MAX_WHOLE) for item in entries["most"].items()]
     group = _each(entries["group"], 0, len(most) - 1, n_features)
     return {"kind": "per_group", "group": list(group), "most": most}
+
+
+def _lineage(node: Node, n_features: int) -> dict[str, Any]:
+    """Read the parents of features, and of terms that are none."""
+    entries = node.entries("kind", "strong", "parents", "columns")
+    each = entries["parents"].items()
+    parents = [[item.whole(0, len(each) - 1) for item in own.items()] for own in each]
+    entries["columns"].whole(n_features, min(n_features, len(each)))
+    strong = entries["strong"].flag()
+    try:
+        Lineage(tuple(map(tuple, parents)), strong).check()
+    except ValueError as error:
+        raise entries["parents"].fail(str(error)) from None
+    return {"kind": "heredity", "strong": strong, "parents": parents, "columns": n_features}
 
 
 def _level(node: Node, structure: Structure, n_features: int) -> float:

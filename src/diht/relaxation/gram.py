@@ -43,9 +43,9 @@ _MOST_GROUPED = 1000  # features in groups, or with signs, whose relaxation is s
 
 
 def can_shift(problem: Problem) -> bool:
-    """Whether a problem has a Gram relaxation that may be shifted: the squared loss of one target, and a constraint that counts."""
+    """Whether a problem has a Gram relaxation that may be shifted: the squared loss of one target, few features unless plain."""
     constraint = problem.constraint
-    simple = constraint.is_count and (constraint.is_plain or problem.shape[1] <= _MOST_GROUPED)
+    simple = constraint.is_plain or problem.shape[1] <= _MOST_GROUPED
     return problem.loss.is_squared_error and problem.n_targets == 1 and simple
 
 

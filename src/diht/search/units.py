@@ -107,17 +107,18 @@ class _Search:
         return fit
 
     def improved(self, best: Fit, leaving: int, shortlist: int) -> Fit | None:
-        """Return a better model that differs in one unit; None if none was found."""
+        """Return a better model, after one unit, with those of no use without it, has left; None if none was found."""
         free = np.setdiff1d(self.unit[best.support], self.unit[self.inside])
         costs = self.constraint.unlimited.squares(best.w * self.roots)[free]
         for unit in free[np.argsort(costs, kind="stable")[:leaving]].tolist():
             if self.stop():
                 return None
-            less = self.fit(best.support[self.unit[best.support] != unit], best.w, best.b)
+            rest = self.constraint.remaining(best.support, self.features_of(unit))
+            less = self.fit(rest, best.w, best.b)
             for new in self.promising(less, shortlist + 1).tolist():
                 if new == unit:
                     continue
-                other = self.fit(np.union1d(less.support, self.features_of(new)), less.w, less.b)
+                other = self.filled(self.fit(np.union1d(less.support, self.features_of(new)), less.w, less.b))
                 if other.objective < best.objective - self.rtol * abs(best.objective):
                     return other
         return None

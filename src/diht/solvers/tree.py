@@ -139,11 +139,11 @@ def _fits(problem: Problem, tree: TreeBound) -> bool:
         return bool(np.all(known[vector.support]))
 
     def ridged(leaf: Leaf, point: ShiftedPoint) -> bool:
-        """Whether all features in play have ridges, but for those that are outside."""
+        """Whether all features in play have ridges, but for those that are outside, or do not fit."""
         if point.ridges is None:
             return True
         rest = known.copy()
-        rest[problem.constraint.closure(leaf.outside)] = False
+        rest[problem.constraint.restricted(leaf.inside, leaf.outside).free(d)[2]] = False
         rest[point.ridges.support] = False
         return held(point.ridges) and not rest.any() and bool(np.all(np.isin(point.p.support, point.ridges.support)))
 

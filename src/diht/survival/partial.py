@@ -31,6 +31,7 @@ Indices = NDArray[np.int64]
 TIES = ("efron", "breslow")
 _U = 2.0**-53  # unit roundoff of float64
 _EXP = 8.0 * _U  # relative error of an exponential
+_CANCELLED = 1e3  # ratio of what is added up to a difference, from which on it is summed by itself
 _TINY, _LEAST = 2.0**-1074, 1e-280  # what an underflow may lose, and the least sum beside which that is nothing
 
 
@@ -139,12 +140,21 @@ class _Stratum:
         late = np.concatenate([zero, np.cumsum(values[self.by_entry], axis=0)])[self.late]
         return left, late
 
+    @np.errstate(over="ignore", invalid="ignore")
     def sums(self, u: Vector) -> _Sums:
-        """Return the sums at a point, with bounds on their errors: a sum of n numbers is off by n u of the sum of their sizes."""
+        """Return the sums at a point, with bounds on their errors: a sum of n numbers is off by n u of the sum of their sizes.
+
+        Where most of a difference cancels, those at risk are added up by themselves.
+        """
         weighted, n = self.weight * np.exp(u), len(u)
         (left, late), died = self.at_risk(weighted), self.deaths(weighted)[self.at] * self.share
         terms = left[self.at] - late[self.at] - died
-        error = (2.0 * n * _U + _EXP) * (left[self.at] + late[self.at] + died) / terms
+        size = left[self.at] + late[self.at] + died
+        for i in np.flatnonzero(~(size <= _CANCELLED * terms)).tolist():
+            t = self.at[i]
+            parts = weighted[(self.first <= t) & (t < self.last) & (self.dead != t)], weighted[self.dead == t]
+            terms[i] = size[i] = parts[0].sum() + (1.0 - self.share[i]) * parts[1].sum()
+        error = (2.0 * n * _U + _EXP) * size / terms
         q = self.c / terms
         (hazard, size), (spread, _) = (self._hazards(each) for each in (q, q * (error + 8.0 * _U)))
         return _Sums(terms, error, hazard, np.abs(spread) + 4.0 * (len(q) + 8.0) * _U * size, weighted)
@@ -154,10 +164,13 @@ class _Stratum:
         each = np.bincount(self.at, weights=q, minlength=len(self.left))
         running = np.append(0.0, np.cumsum(each))
         hazard = running[self.last] - running[self.first]
+        size = np.where(self.first < self.last, running[self.last], 0.0)  # some are never at risk
+        for i in np.flatnonzero(size > _CANCELLED * np.abs(hazard)).tolist():
+            hazard[i] = size[i] = each[self.first[i] : self.last[i]].sum()
         some = self.dead >= 0
         own = np.bincount(self.at, weights=q * self.share, minlength=len(self.left))
         hazard[some] -= own[self.dead[some]]
-        return np.asarray(hazard), running[self.last]
+        return np.asarray(hazard), size
 
 
 class PartialLikelihood:
@@ -208,6 +221,7 @@ class PartialLikelihood:
         logs = sum(float(part.c @ np.log(part.sums(u[part.rows]).terms)) for part in self.strata)
         return (logs - float(self.pull @ u)) / self.size
 
+    @np.errstate(over="ignore", invalid="ignore")
     def hessian(self, u: Vector, X: Vector, diagonal: bool = False) -> Vector:
         """Return X' f''(u) X, or its diagonal: second moments over the risk sets less squares of the means."""
         d = X.shape[1]
