@@ -70,8 +70,6 @@ _MOST_REMOVED = 3  # features that a perturbation forbids
 _EXCHANGED = 15  # of so many features restarts exchange one, two and three
 # Effort of restarts, some eight seconds, and of those in a row that lead to nothing, one or two.
 _RESTARTS, _RESTARTS_IN_VAIN = 1e8, 2e7
-# Effort of searches from many starts without a better model, besides as much as came before the last one: one second.
-_FIRST_STARTS = 1e7
 _RETURNED = 5  # searches from starts of their own that end at the incumbent: a better one is unlikely then
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
@@ -419,7 +417,7 @@ class ManyStarts(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        descents, effort = _descents(state.problem), Effort(_RESTARTS, _FIRST_STARTS)
+        descents, effort = _descents(state.problem), Effort(_RESTARTS, _RESTARTS_IN_VAIN)
         assert descents is not None
         starts = Starts(state.problem, descents, state.best.support, state.objective, state.random_state)
         while starts.returned < _RETURNED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
@@ -432,7 +430,7 @@ class ManyStarts(Stage):
                 state.fit(found.support, np.zeros(state.problem.shape[1]), state.best.b)
             if state.objective < best:
                 effort.pay()
-                effort.patience = _FIRST_STARTS + effort.spent
+                effort.patience = max(_RESTARTS_IN_VAIN, effort.spent)
             yield
 
 
