@@ -58,7 +58,7 @@ STAGES: tuple[Stage, ...] = (
     LargerRidge(),  # swaps for larger ridges where lam is negligible,
     Reselection(),  # forward selection for losses other than the squared one,
     Perturbation(),  # restarts without a few features of the incumbent,
-    ManyStarts(),  # or searches from many starts in compiled code
+    ManyStarts(),  # and searches from many starts in compiled code
     SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
     Restarts(),  # of text, swaps from several features exchanged at once
     Branching(),  # a search tree within a budget

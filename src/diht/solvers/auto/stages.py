@@ -384,7 +384,7 @@ class Perturbation(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.is_small and not profile.is_quadratic and not ManyStarts().applies(profile)
+        return profile.is_small and not profile.is_quadratic
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
