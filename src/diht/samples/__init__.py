@@ -2,6 +2,7 @@
 
 from diht.samples.base import Curvatures, Intercept, Rows, Samples, added
 from diht.samples.blocks import BlockSamples
+from diht.samples.descents import Descents, Optimum
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import MemorySamples, null_intercept
 from diht.samples.partition import Blocks, check_blocks
@@ -14,10 +15,12 @@ __all__ = [
     "BlockSamples",
     "Blocks",
     "Curvatures",
+    "Descents",
     "Found",
     "Intercept",
     "Lines",
     "MemorySamples",
+    "Optimum",
     "Rows",
     "Samples",
     "TargetSamples",

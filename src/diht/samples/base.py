@@ -26,6 +26,7 @@ from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss, Pieces
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.central_path import EndOfPath
+from diht.samples.descents import Descents
 from diht.samples.intercept import added, balanced, best_intercept
 from diht.samples.lines import Lines
 from diht.samples.partition import Blocks
@@ -267,6 +268,10 @@ class Samples(ABC):
 
         The rows are those of the margins, the dual point, the weights c and the conjugates.
         """
+        return None
+
+    def descents(self, loss: Loss, lam: float, fit_intercept: bool) -> Descents | None:
+        """Return compiled local searches; None where rows are apart, X is not small, or a loss has no compiled curvature."""
         return None
 
     @abstractmethod

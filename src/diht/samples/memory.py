@@ -17,6 +17,7 @@ from diht.samples import compiled_loss
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import EndOfPath, central_path
+from diht.samples.descents import Descents
 from diht.samples.lines import MemoryLines
 from diht.samples.partition import Blocks, make_blocks
 from diht.samples.walks import Around, Walks
@@ -26,6 +27,8 @@ __all__ = ["MemorySamples", "null_intercept"]
 T = TypeVar("T")
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
+
+_MOST_ENTRIES = 5e6  # of X, dense, for compiled local searches
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +140,13 @@ class MemorySamples(Samples):
             Y = np.column_stack([Y, np.ones(len(Y))])
         n_threads = self.design.n_threads
         return Walks(around, Y, np.array([*rows, self.y, self.s]), lambda some: self._entries(some, whole), n_threads)
+
+    def descents(self, loss: Loss, lam: float, fit_intercept: bool) -> Descents | None:
+        """Return compiled local searches, of an X whose dense form is small."""
+        kernel, (n, d) = loss.kernel(), self.design.shape
+        if kernel is None or kernel[1] == 0.0 or float(n) * d > _MOST_ENTRIES or self.design.is_far:
+            return None
+        return Descents(self.design, np.array([self.y, self.s]), kernel, lam, fit_intercept)
 
     def holds(self, rows: Rows) -> bool:
         """Tell whether something is an array of as many numbers."""

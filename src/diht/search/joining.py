@@ -46,7 +46,7 @@ from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.samples import Along, Around, Found, Lines, Rows, Samples, Walks
 
-__all__ = ["NARROW", "ROUGH", "WIDE", "Breadth", "Effort", "Joining", "worth_compiling"]
+__all__ = ["NARROW", "WIDE", "Breadth", "Effort", "Joining", "worth_compiling"]
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -84,7 +84,7 @@ class Breadth(NamedTuple):
     nearer: int  # features, the best of these, whose models are fitted
 
 
-ROUGH, NARROW, WIDE = Breadth(1e5, 10), Breadth(1e6, 30), Breadth(1e7, 100)
+NARROW, WIDE = Breadth(1e6, 30), Breadth(1e7, 100)
 
 
 def worth_compiling(problem: Problem, size: int) -> bool:

@@ -24,6 +24,7 @@ from diht.solvers.auto.stages import (
     EarlyShift,
     ForwardSelection,
     LargerRidge,
+    ManyStarts,
     Perturbation,
     RelaxationRounding,
     RelaxationSolution,
@@ -56,9 +57,10 @@ STAGES: tuple[Stage, ...] = (
     Continuation(),  # further starts while the gap is loose: larger ridges,
     LargerRidge(),  # swaps for larger ridges where lam is negligible,
     Reselection(),  # forward selection for losses other than the squared one,
-    Perturbation(),  # and restarts without a few features of the incumbent
+    Perturbation(),  # restarts without a few features of the incumbent,
+    ManyStarts(),  # and searches from many starts in compiled code
     SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
-    Restarts(),  # of text and of genes, swaps from several features exchanged at once, or all
+    Restarts(),  # of text, swaps from several features exchanged at once
     Branching(),  # a search tree within a budget
 )
 
@@ -93,7 +95,7 @@ class Auto(Solver):
     def _solved(self, stop: Callable[[], bool], problem: Problem) -> Iterator[AutoState]:
         """Go through all stages but the last proofs on some of the rows, unless the time is up; yield after each."""
         state = AutoState(problem, Start(stop=stop), self.random_state)
-        left_out = RowSample, SwapOptimality, Restarts, Branching
+        left_out = RowSample, ManyStarts, SwapOptimality, Restarts, Branching
         for stage in self.stages:
             if not isinstance(stage, left_out):
                 with blas_threads(problem.design.long_products):

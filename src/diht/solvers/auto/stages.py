@@ -13,8 +13,10 @@ from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
-from diht.search.joining import NARROW, ROUGH, Effort, worth_compiling
+from diht.samples import Descents
+from diht.search.joining import NARROW, Effort, worth_compiling
 from diht.search.pool import Pool
+from diht.search.starts import Starts
 from diht.search.swap_optimality import MOST_GLANCED
 from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
@@ -31,6 +33,7 @@ __all__ = [
     "EarlyShift",
     "ForwardSelection",
     "LargerRidge",
+    "ManyStarts",
     "Perturbation",
     "RelaxationRounding",
     "RelaxationSolution",
@@ -67,6 +70,7 @@ _MOST_REMOVED = 3  # features that a perturbation forbids
 _EXCHANGED = 15  # of so many features restarts exchange one, two and three
 # Effort of restarts, some eight seconds, and of those in a row that lead to nothing, one or two.
 _RESTARTS, _RESTARTS_IN_VAIN = 1e8, 2e7
+_RETURNED = 5  # searches from starts of their own that end at the incumbent: a better one is unlikely then
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
 
@@ -405,6 +409,38 @@ class Perturbation(Stage):
             yield
 
 
+class ManyStarts(Stage):
+    """Search from many starts in compiled code: of an X that is small enough to be formed."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        problem, size = profile.problem, profile.problem.constraint.size
+        few = size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
+        return few and worth_compiling(problem, size) and _descents(problem) is not None
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        descents, effort = _descents(state.problem), Effort(_RESTARTS, _RESTARTS_IN_VAIN)
+        assert descents is not None
+        starts = Starts(state.problem, descents, state.best.support, state.objective, state.random_state)
+        while starts.returned < _RETURNED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
+            undecided, best = state.screened(), state.objective
+            if undecided is None:
+                return
+            found = starts.search(undecided, min(effort.left, effort.patience))
+            effort.spend(found.effort)
+            if found.objective < best - REFIT * abs(best):
+                state.fit(found.support, np.zeros(state.problem.shape[1]), state.best.b)
+            if state.objective < best:
+                effort.pay()
+                effort.patience = max(_RESTARTS_IN_VAIN, effort.spent)
+            yield
+
+
+def _descents(problem: Problem) -> Descents | None:
+    return problem.samples.descents(problem.loss, problem.lam, problem.fit_intercept)
+
+
 class SwapOptimality(Stage):
     """Swap until none improves the incumbent, with the proof that none does."""
 
@@ -415,47 +451,28 @@ class SwapOptimality(Stage):
 
 
 class Restarts(Stage):
-    """Exchange several features of the swap-optimal incumbent at once and swap from there: there are many swap optima.
-
-    Of text, where words stand for each other, until three restarts in a row lead to nothing. Where features outnumber the samples
-    of a small X, every second restart exchanges all, and they go on until some effort is spent in vain.
-    """
+    """Exchange several features of the swap-optimal incumbent of text at once and swap from there: words stand for each other."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
         problem, size = profile.problem, profile.problem.constraint.size
         compiled = problem.samples.here and problem.loss.kernel() is not None and not problem.loss.is_quadratic
         few = size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
-        large = problem.design.has_short_rows and not profile.is_small and not profile.has_many_rows
-        return compiled and few and ((large and size >= _EXCHANGED) or _is_wide(profile))
+        text = problem.design.has_short_rows and not profile.has_many_rows and (profile.is_small or size >= _EXCHANGED)
+        return compiled and few and text and worth_compiling(problem, size) and not ManyStarts().applies(profile)
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        rng, size, wide = (
-            np.random.default_rng(state.random_state),
-            state.problem.constraint.size,
-            _is_wide(state.profile),
-        )
-        effort = Effort(_RESTARTS_IN_VAIN) if wide else Effort(_RESTARTS, _RESTARTS_IN_VAIN)
-        in_vain = 0
-        while (wide or in_vain < _MOST_REMOVED) and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
-            t = in_vain // 2 % _MOST_REMOVED if wide else in_vain
-            n_removed = size if wide and in_vain % 2 else max(size * (1 + t) // _EXCHANGED, 1 + t)
-            better = state.restart(rng, n_removed, ROUGH if wide else NARROW, effort)
+        rng, size = np.random.default_rng(state.random_state), state.problem.constraint.size
+        effort, in_vain = Effort(_RESTARTS, _RESTARTS_IN_VAIN), 0
+        while in_vain < _MOST_REMOVED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
+            better = state.restart(rng, max(size * (1 + in_vain) // _EXCHANGED, 1 + in_vain), NARROW, effort)
             in_vain = 0 if better else in_vain + 1
             if better:
                 effort.pay()
-                effort = Effort(_RESTARTS_IN_VAIN) if wide else effort
             yield
         yield from state.settle()
         yield
-
-
-def _is_wide(profile: Profile) -> bool:
-    """Whether X is small, has more features than samples, and swaps in compiled code pay."""
-    problem = profile.problem
-    n, d = problem.shape
-    return profile.is_small and d > n and worth_compiling(problem, problem.constraint.size)
 
 
 # ---------------------------------------------------------------------------------------------------------------------

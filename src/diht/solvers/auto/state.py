@@ -283,12 +283,7 @@ class AutoState:
             return False
         free = np.setdiff1d(best.support, undecided.constraint.free(self.problem.shape[1])[1])
         removed = rng.choice(free, min(n_removed, len(free)), replace=False)
-        begun = best
-        if len(removed) == len(free):  # a start of its own, among half of the features
-            required = np.setdiff1d(best.support, free)
-            begun = refit(self.problem, required, best.w, best.b, REFIT, self.stop)
-            removed = np.setdiff1d(np.flatnonzero(rng.random(self.problem.shape[1]) < 0.5), required)
-        restarted(undecided, begun, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
+        restarted(undecided, best, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
         return self.objective < best.objective
 
     def select_forward(self, b: Intercept) -> None:
