@@ -248,7 +248,7 @@ def certified(
 ) -> tuple[float, float]:
     """The bound at p and the safe one, as `GramRelaxation.bound` computes them.
 
-    c is written in units of the roots; with limits (arrays of lower and upper ones, empty where there are none), the roots of what it
+    c is written in units of the roots; with limits (lower and upper ones, empty where there are none), the roots of what it
     is worth between them, which change no faster than c.
     """
     n = p.size
