@@ -258,3 +258,24 @@ def test_an_offset_of_the_squared_loss_is_another_target():
     )
     with pytest.raises(ValueError, match="offset cannot be used with the logistic loss"):
         sparse_path(X, np.sign(X[:, 0]), ks=[1], loss="logistic", offset=offset)
+
+
+def test_a_class_that_no_fold_could_train_on_is_named():
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    with pytest.raises(ValueError, match=r"y has 1 of 30 samples in class 'c', and none to train on"):
+        SparseClassifierCV(cv=3).fit(X, ["a", "b"] * 14 + ["a", "c"])
+    with pytest.raises(ValueError, match=r"y has 10 of 30 samples in class 0, and none to train on"):
+        SparseClassifierCV(cv=KFold(3)).fit(X, np.repeat([0, 1, 2], 10))
+    with pytest.raises(ValueError, match=r"cv must be at most one fold for each of the 30 samples, got 31"):
+        SparseRegressorCV(cv=31).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["string", "boolean", "category"])
+def test_missing_targets_and_booleans_of_pandas(kind):
+    X = np.random.default_rng(0).standard_normal((30, 3))
+    y = pd.Series(X[:, 0] > 0).astype(kind)
+    classes = SparseClassifier(k=1).fit(X, y).classes_.tolist()
+    assert classes == (["False", "True"] if kind == "string" else [False, True])
+    y[3] = None
+    with pytest.raises(ValueError, match=r"^y contains missing values \(1 of 30\)"):
+        SparseClassifier(k=1).fit(X, y)

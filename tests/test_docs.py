@@ -37,9 +37,7 @@ def test_every_option_has_an_example(command, option):
 
 def test_every_public_name_is_on_the_page_of_the_api():
     text = (DOCS / "api.md").read_text()
-    listed = {
-        name.split(".")[-1] for name in re.findall(r"^(?:   |\.\. autodata:: )([A-Za-z_.]+)$", text, re.MULTILINE)
-    }
+    listed = {name.split(".")[-1] for name in re.findall(r"^(?:   |\.\. py:data:: )([A-Za-z_.]+)$", text, re.MULTILINE)}
     public = {*diht.__all__}
     public |= {loss.__name__ for loss in diht.losses.ALL_LOSSES.values()}
     public |= {solver.__name__ for solver in vars(diht.solvers).values() if is_solver(solver)}

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import diht
 import diht.estimators.near
 import diht.solvers.enumeration
 from cases import LOSSES
@@ -279,3 +280,9 @@ def test_constraints_that_count_nothing(k: Any) -> None:
 
 def test_the_example_of_the_documentation() -> None:
     assert doctest.testmod(diht.estimators.near).failed == 0
+
+
+def test_what_is_no_problem_is_refused():
+    for ask in (near_optimal, diht.certify, diht.solve):
+        with pytest.raises(ValueError, match=r"^problem must be a Problem, .* got SparseRegressor$"):
+            ask(diht.SparseRegressor())

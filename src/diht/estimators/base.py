@@ -50,7 +50,7 @@ from diht.result import Iterate, Result, Status
 from diht.solvers import Auto, BranchAndBound, Solver
 from diht.solvers.loop import as_solver, solve
 from diht.tables import Frame
-from diht.tables.frame import check_unique, is_frame
+from diht.tables.frame import check_unique, is_frame, is_missing
 
 if TYPE_CHECKING:
     from diht.dask.data import Collections, RemoteData
@@ -452,12 +452,27 @@ def validated(estimator: Any, X: Any, *y: Any, **settings: Any) -> Any:
         effective_n_threads(estimator.n_jobs)
         check_switches(estimator)
         estimator.__dict__.pop("encoder_", None)
+    if y:
+        y = (_plain_targets(y[0]),)
     if settings.get("y_numeric") and y:
         _check_numbers(y[0])
     checked = _validated(estimator, X, *y, **settings)
     if reset:
         set_groups(estimator, X)
     return checked
+
+
+def _plain_targets(y: Any) -> Any:
+    """Return true and false of pandas as numpy has them; raise where targets are missing among objects."""
+    given = np.asarray(y) if isinstance(y, list | tuple) else y
+    kind = getattr(getattr(given, "dtype", None), "kind", "")
+    if kind != "O" and (kind != "b" or isinstance(given, np.ndarray)):
+        return y
+    labels = np.asarray(given, dtype=object)
+    missing = sum(map(is_missing, labels.ravel()))
+    if missing:
+        raise ValueError(f"y contains missing values ({missing} of {labels.size}): leave out samples without a target")
+    return labels.astype(bool) if kind == "b" else y
 
 
 def _check_numbers(y: Any) -> None:

@@ -293,15 +293,27 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
         known = None if offset is None else finite_vector("offset", np.ravel(offset), y.size).reshape(y.shape)
         self._check_classes(self._targets(y, weights)[2])  # what is wrong with the targets shows before the first fold
         rows = np.empty((X.shape[0], 0)) if isinstance(X, Design) else X  # only its length matters
-        folds = []
-        if self.criterion in _RULES:
-            if isinstance(self.cv, Integral) and self.cv < 2:
-                raise ValueError(f"cv must be at least 2 folds, got {self.cv}")
-            folds = list(check_cv(self.cv, y, classifier=is_classifier(self)).split(rows, y))
+        folds = self._folds(rows, y) if self.criterion in _RULES else []
         samples = _Samples(X, y, weights, known)
         self._fit_given(asked, _Here(self, data, samples, counted(sample_weight, X.shape[0]), folds))
         if not is_classifier(self):
             self._keep_target_names(targets)
+
+    def _folds(self, rows: Any, y: Array) -> list[tuple[Array, Array]]:
+        """Return the folds: training samples and the others; each class must be among the former."""
+        n, cv = len(y), 5 if self.cv is None else self.cv
+        if isinstance(cv, Integral) and int(cv) < 2:
+            raise ValueError(f"cv must be at least 2 folds, got {cv}")
+        if isinstance(cv, Integral) and int(cv) > n:
+            raise ValueError(f"cv must be at most one fold for each of the {n} samples, got {cv}")
+        if not is_classifier(self):
+            return list(check_cv(cv).split(rows, y))
+        classes, codes, counts = np.unique(y, return_inverse=True, return_counts=True)
+        _check_trained(classes, counts, counts > 1)
+        folds = list(check_cv(cv, y, classifier=True).split(rows, y))
+        for train, _ in folds:
+            _check_trained(classes, counts, np.bincount(codes[train], minlength=len(classes)) > 0)
+        return folds
 
     def _fit_remote(self, asked: Callable[[], bool], data: RemoteData | DeviceData, given: Collections) -> None:
         """Do so where the rows are."""
@@ -515,6 +527,15 @@ class _Paths:
             return [results[key] for results in self.solved]
         each = zip(self.problems, self.models, strict=True)
         return [proved(problem, {key: models[key]}, {}, self.grid.plain.tol)[key] for problem, models in each]
+
+
+def _check_trained(classes: Array, counts: NDArray[np.intp], trained: NDArray[np.bool_]) -> None:
+    """Raise where a class is not among the training samples of a fold."""
+    for label, count in zip(classes[~trained].tolist(), counts[~trained].tolist(), strict=True):
+        raise ValueError(
+            f"y has {count} of {counts.sum()} samples in class {label!r}, and none to train on where its fold is left out: "
+            "pool it with another class, leave its samples out, or choose other folds (cv)"
+        )
 
 
 def _attributes(model: Plain, paths: Sequence[Models], key: tuple[float, float]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem
 from diht.result import Model
 from diht.solvers.enumeration import Enumeration, enumerated
+from diht.solvers.loop import require_problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,6 +192,7 @@ def near_optimal(
     >>> near.complete, [support.tolist() for support in near.supports], near.multiplicity
     (True, [[0, 1]], (2,))
     """
+    require_problem(problem)
     d = problem.shape[1] // problem.n_targets
     _check(epsilon, max_models, time_limit)
     if feature_names is not None and len(feature_names) != d:

@@ -10,6 +10,7 @@ and :math:`p_F`, with all that rounding can have added to it taken off.
 from __future__ import annotations
 
 import math
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +19,11 @@ from diht.bounds.ridge_kernels import factorised, find_ridges
 from diht.constraints.kernels import threshold_scale
 from diht.design.base import UNIT
 from diht.design.gram import FLOOR
-from diht.design.kernels import Array, Integer, dot, jit, jit_inlined
+from diht.design.kernels import Array, Integer, dot, jit
 from diht.relaxation.limited_kernels import limited_magnitudes, minimise_within
 from diht.relaxation.quadratic import States, Vector
 from diht.relaxation.quadratic_kernels import (
+    assign,
     correlate,
     count,
     mth_largest,
@@ -97,25 +99,21 @@ def largest(values: Array, m: Integer) -> float:
     return mth_largest(values, m)
 
 
-@jit  # inlined, its counts would begin as constants, for which numba compiles what takes them once more
-def gather(state: Array, order: Array) -> tuple[int, int]:
-    """Write the features inside, then the free ones, to `order`; return how many there are of each."""
-    inside = free = 0
-    for j in range(state.size):
-        if state[j] > 0:
-            order[inside] = j
-            inside += 1
-    for j in range(state.size):
-        if state[j] == 0:
-            order[inside + free] = j
-            free += 1
-    return inside, free
-
-
 @jit
-def gathered(K: Array, lam: float, order: Array, n: Integer) -> Array:
-    """The Gram matrix of some features, with the ridge, and of the targets, last."""
-    last = K.shape[0] - 1
+def gathered(K: Array, sizes: Array, lam: float, state: Array, order: Array, size: Array) -> tuple[Array, int, int]:
+    """The Gram matrix, with the ridge, of the features inside, the free ones and the targets; how many are inside, and in all.
+
+    Which features these are is written to `order`, and their sizes.
+    """
+    n = inside = 0
+    for wanted in (1, 0):
+        for j in range(state.size):
+            if state[j] == wanted:
+                order[n], size[n] = j, sizes[j]
+                n += 1
+                inside += wanted
+    last = state.size
+    size[n] = sizes[last]
     M = np.empty((n + 1, n + 1))
     for i in range(n):
         row = K[order[i]]
@@ -124,25 +122,27 @@ def gathered(K: Array, lam: float, order: Array, n: Integer) -> Array:
         M[i, i] += 0.5 * lam
         M[i, n] = M[n, i] = row[last]
     M[n, n] = K[last, last]
-    return M
+    return M, inside, n
 
 
 @jit
-def shares(p: Array, ridges: Array, order: Array, inside: Integer, n: Integer, m: Integer, z: Array) -> None:
-    """Write the perspective variables of the free features: of a model p, in units of the roots of ridges."""
-    for i in range(n):
-        z[i] = abs(p[order[inside + i]]) * np.sqrt(ridges[order[inside + i]])
-    theta = threshold_scale(z[:n], m, 0.0, 0.0)
-    for i in range(n):
+def shares(y: Array, m: Integer, z: Array) -> None:
+    """Write the perspective variables of the free features of a model, in units of the roots of ridges."""
+    for i in range(z.size):
+        z[i] = abs(y[i])
+    theta = threshold_scale(z, m, 0.0, 0.0)
+    for i in range(z.size):
         z[i] = min(z[i] / theta, 1.0) if theta > 0.0 else (1.0 if z[i] > 0.0 else 0.0)
 
 
 @jit
-def shift(
-    M: Array, size: Array, error: float, lam: float, z: Array, inside: Integer, margins: float, own: Array
-) -> bool:
-    """Write ridges of its own for a node; False where no free feature has a larger one than the problem's, which then stay."""
-    n = own.size
+def shift(M: Array, size: Array, error: float, lam: float, y: Array, m: Integer, margins: float, own: Array) -> bool:
+    """Write ridges of its own for a node; False where no free feature has a larger one than the problem's, which then stay.
+
+    y is the parent's model on the free features, in units of the roots of its ridges.
+    """
+    n, inside, z = own.size, own.size - y.size, np.empty(y.size)
+    shares(y, m, z)
     scaled, scale, weights, norm = np.empty((n, n)), np.empty(n), np.empty(n), 0.0
     for i in range(n):
         scale[i] = math.ldexp(1.0, math.frexp(max(M[i, i], 2.0**-900))[1] // 2)
@@ -174,23 +174,31 @@ def first_columns(M: Array, used: Integer) -> Array:
 
 
 @jit
-def complement(M: Array, L: Array, roots: Array) -> Array:
-    """The Schur complement of the first features, whose columns of the factor are L, in units of the roots."""
-    n, inside = L.shape
+def complement(M: Array, inside: Integer, own: Array) -> tuple[Array, Array, float]:
+    """The first columns of the Cholesky factor, the Schur complement in units of the ridges' roots, a guess of its curvature."""
+    L, n = first_columns(M, inside), M.shape[0]
     free = n - inside
-    S, transposed = np.empty((free, free)), np.empty((inside, free))
+    S, transposed, roots = np.empty((free, free)), np.empty((inside, free)), np.ones(free)
+    for j in range(free - 1):
+        roots[j] = np.sqrt(own[inside + j])
     for q in range(inside):
         for j in range(free):
-            transposed[q, j] = L[inside + j, q] / roots[inside + j]
+            transposed[q, j] = L[inside + j, q] / roots[j]
     for i in range(free):
-        row, scale = S[i], 1.0 / roots[inside + i]
+        row, scale = S[i], 1.0 / roots[i]
         for j in range(free):
-            row[j] = M[inside + i, inside + j] * (scale / roots[inside + j])
+            row[j] = M[inside + i, inside + j] * (scale / roots[j])
         for q in range(inside):
             factor, column = transposed[q, i], transposed[q]
             for j in range(free):
                 row[j] -= factor * column[j]
-    return S
+    curvature = 0.0
+    for i in range(free - 1):
+        total = 0.0
+        for j in range(free - 1):
+            total += abs(S[i, j])
+        curvature = max(curvature, total)
+    return L, S, max(curvature / np.sqrt(free - 1), 1e-3)
 
 
 @jit
@@ -208,18 +216,10 @@ def fill_in(L: Array, p: Array) -> None:
             p[j] -= L[i, j] * p[i]
 
 
-@jit_inlined
-def solve_relaxation(S: Array, m: Integer, x: Array, c: Array, objective: float, known: float) -> int:
+def solve_relaxation(S: Vector, m: int, curvature: float, x: Vector, objective: float, known: float) -> int:
     """Minimise over the free features from x, as far as that is of use; return how many steps were made."""
-    n = x.size
-    nothing, state = np.zeros(n + 1), np.zeros(n, dtype=np.int8)
-    curvature = 0.0
-    for i in range(n):
-        total = 0.0
-        for j in range(n):
-            total += abs(S[i, j])
-        curvature = max(curvature, total)
-    curvature = max(curvature / np.sqrt(n), 1e-3)
+    n = len(x)
+    nothing, state, c = np.zeros(n + 1), np.zeros(n, dtype=np.int8), np.empty(n)
     steps, gap = 0, objective - known
     while True:
         tol = max(ACCURACY, USEFUL * gap / abs(objective)) if objective < np.inf else ACCURACY
@@ -230,18 +230,29 @@ def solve_relaxation(S: Array, m: Integer, x: Array, c: Array, objective: float,
         left = objective - bound
         if safe >= objective or tol <= ACCURACY or value - bound <= 2.0 * USEFUL * left or steps >= MOST_STEPS:
             return int(steps)
-        gap = max(min(0.5 * gap, left), 0.0) if left > 0.0 else 0.0
+        gap = max(min(0.5 * gap, left), 0.0)
 
 
 @jit
 def certified(
-    M: Array, size: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, order: Array, p: Array, c: Array
+    M: Array,
+    size: Array,
+    own: Array,
+    error: float,
+    lam: float,
+    inside: Integer,
+    m: Integer,
+    limits: Any,
+    p: Array,
+    c: Array,
 ) -> tuple[float, float]:
     """The bound at p and the safe one, as `GramRelaxation.bound` computes them.
 
-    c is written in units of the roots; with limits, the roots of what it is worth between them, which change no faster than c.
+    c is written in units of the roots; with limits (lower and upper ones, empty where there are none), the roots of what it
+    is worth between them, which change no faster than c.
     """
-    n, lam = p.size, quadratic.lam
+    n = p.size
+    lower, upper = limits
     sizes, x, state = np.empty(n + 1), np.empty(n), np.zeros(n, dtype=np.int8)
     last = correlate(M, 0.0, p, c)
     for i in range(n):
@@ -252,29 +263,17 @@ def certified(
         state[i] = i < inside
     sizes[n] = size[n] * (1.0 + 1e-9) + FLOOR
     product, absolute, reach = sums(x, c, sizes)
-    if quadratic.limited:
-        lower, upper = scaled_limits(quadratic, own, order)
+    if lower.size > 0:
         limited_magnitudes(c, lower, upper, c)
-    squares = squared_norm(c, state, m, np.empty(n)) * (1.0 + (16.0 * UNIT if quadratic.limited else 0.0))
+    squares = squared_norm(c, state, m, np.empty(n)) * (1.0 + (16.0 * UNIT if lower.size > 0 else 0.0))
     k = min(m + inside, n)
     least, norm = largest(sizes[:n], k) if k > 0 else np.inf, 0.0
     for i in range(n):  # ties may count once too often
         norm += sizes[i] ** 2 if sizes[i] >= least else 0.0
     return safe_bound(
-        last, product, absolute, reach, count(x), squares, 0.0, 1.0, quadratic.error + 8.0 * UNIT,
+        last, product, absolute, reach, count(x), squares, 0.0, 1.0, error + 8.0 * UNIT,
         np.sqrt(norm) * (1.0 + 1e-9), m + inside,
     )  # fmt: skip
-
-
-@jit
-def scaled_limits(quadratic: Any, own: Array, order: Array) -> tuple[Array, Array]:
-    """The limits of a node's features in units of the roots of their ridges; those next to zero are no nearer."""
-    lower, upper = np.empty(own.size), np.empty(own.size)
-    for i in range(own.size):
-        root, low, high = np.sqrt(own[i]), quadratic.lower[order[i]], quadratic.upper[order[i]]
-        lower[i] = min(low * root, -LEAST_LIMIT) if low < 0.0 else 0.0
-        upper[i] = max(high * root, LEAST_LIMIT) if high > 0.0 else 0.0
-    return lower, upper
 
 
 @jit
@@ -344,99 +343,99 @@ def branching_feature(z: Array, x: Array, fixed: Array, order: Array, inside: In
     return feature if feature >= 0 else largest
 
 
-@jit_inlined
-def solve_settled(M: Array, inside: Integer, used: Integer, order: Array, p: Array, chosen: Array) -> None:
-    """Write the best model of the one support that is left: the first so many features."""
-    fill_in(first_columns(M, used), p)
-    for i in range(used):
-        chosen[order[i]] = 1
+@jit
+def scaled_limits(lower: Array, upper: Array, roots: Array, order: Array) -> tuple[Array, Array]:
+    """The limits of a node's features in units of the roots of their ridges; those next to zero are no nearer."""
+    low, high = np.empty(roots.size), np.empty(roots.size)
+    for i in range(roots.size):
+        least, most = lower[order[i]] * roots[i], upper[order[i]] * roots[i]
+        low[i] = min(least, -LEAST_LIMIT) if lower[order[i]] < 0.0 else 0.0
+        high[i] = max(most, LEAST_LIMIT) if upper[order[i]] > 0.0 else 0.0
+    return low, high
 
 
 @jit
 def solve_limited(
-    M: Array, quadratic: Any, own: Array, inside: Integer, m: Integer, order: Array, x: Array, goal: tuple[float, float]
+    M: Array, whole: Integer, m: Integer, roots: Array, limits: Any, x: Array, goal: tuple[float, float]
 ) -> tuple[int, Array]:
-    """Minimise under limits from x, as far as the best objective and a useful share make it worth while; steps, and places."""
-    n = own.size
-    K, roots, state, z = np.empty((n + 1, n + 1)), np.ones(n + 1), np.zeros(n, dtype=np.int8), np.zeros(n)
+    """Minimise under limits from x, as far as the best objective and a useful share make it worth while; steps, and places.
+
+    The first features are inside, as many as `whole`.
+    """
+    n, (lower, upper) = roots.size, limits
+    K, state, z = np.empty((n + 1, n + 1)), np.zeros(n, dtype=np.int8), np.zeros(n)
     for i in range(n):
-        roots[i], state[i] = np.sqrt(own[i]), i < inside
         x[i] *= roots[i]
-    for i in range(n + 1):
-        for j in range(n + 1):
+        state[i] = i < whole
+        for j in range(n):
             K[i, j] = M[i, j] / (roots[i] * roots[j])
+        K[i, n] = K[n, i] = M[n, i] / roots[i]
+    K[n, n] = M[n, n]
     objective, useful = goal
-    lower, upper = scaled_limits(quadratic, own, order)
     steps = minimise_within(K, (state, m, lower, upper), x, z, (objective, useful, ACCURACY), MOST_STEPS)
     for i in range(n):
         x[i] /= roots[i]
     return steps, z
 
 
-@jit_inlined
-def solve_node(quadratic: Any, batch: Any, i: Integer, known: float, objective: float, ceiling: float) -> None:
+def solve_node(quadratic: Any, batch: Any, i: int, known: float, objective: float, ceiling: float) -> None:
     """Solve a node of a batch; see `solve_nodes`."""
     state, p, ridges, found = batch.states[i], batch.p[i], batch.ridges[i], batch.found[i]
-    lam, error, d = quadratic.lam, quadratic.error, state.size
-    order = np.empty(d, dtype=np.int64)
-    inside, free = gather(state, order)
-    m, n = quadratic.k - inside, inside + free
-    M, size = gathered(quadratic.matrix, lam, order, n), np.empty(n + 1)
-    own, x, c = np.empty(n), np.zeros(n), np.empty(n)
-    for j in range(n):
-        size[j], own[j] = quadratic.size[order[j]], 0.5 * lam
-    size[n] = quadratic.size[d]
-    z, y, slopes = np.zeros(free), np.zeros(free), np.empty(free)
-    settled = m <= 0 or free <= m
-    steps = 1
-    if not settled:
-        shares(p, ridges, order, inside, free, m, z)
-        if n <= SHIFTED * quadratic.rank:
-            shift(M, size, error, lam, z, inside, quadratic.margins, own)
+    chosen, fixed, lam = batch.chosen[i], batch.fixed[i], quadratic.lam
+    order, size = np.empty(state.size, dtype=np.int64), np.empty(state.size + 1)
+    M, inside, n = gathered(quadratic.matrix, quadratic.size, lam, state, order, size)
+    order, m = order[:n], quadratic.k - inside
+    settled, steps = m <= 0 or n - inside <= m, 1
+    x, own = np.zeros(n) if settled else p[order], np.full(n, 0.5 * lam)
+    whole = n if settled and m > 0 else inside  # features that are in
     if settled:
-        solve_settled(M, inside, inside if m <= 0 else n, order, x, batch.chosen[i])
+        fill_in(first_columns(M, whole), x)
+    elif n <= SHIFTED * quadratic.rank:
+        parents = x[inside:] * np.sqrt(ridges[order[inside:]])
+        shift(M, size, quadratic.error, lam, parents, m, quadratic.margins, own)
+    roots, limits, z = np.sqrt(own), (np.empty(0), np.empty(0)), np.empty(n - inside)
+    y = x[inside:] * roots[inside:]
     if quadratic.limited:
-        for j in range(n):
-            x[j] = p[order[j]] if not settled else x[j]
-        whole = n if settled and m > 0 else inside
-        steps, places = solve_limited(
-            M, quadratic, own, whole, max(m, 0), order, x, (objective, 0.0 if settled else USEFUL)
-        )
-        for j in range(free):
-            z[j], y[j] = places[inside + j], x[inside + j]
+        limits = scaled_limits(quadratic.lower, quadratic.upper, roots, order)
+        goal = objective, 0.0 if settled else USEFUL
+        steps, places = solve_limited(M, whole, max(m, 0), roots, limits, x, goal)
+        y, z = x[inside:], places[inside:]
     elif not settled:
-        roots = np.ones(n + 1)
-        for j in range(n):
-            roots[j] = np.sqrt(own[j])
-        L = first_columns(M, inside)
-        S = complement(M, L, roots)
-        for j in range(free):
-            y[j] = p[order[inside + j]] * roots[inside + j]
-        steps = solve_relaxation(S, m, y, slopes, objective, known)
-        for j in range(free):
-            x[inside + j] = y[j] / roots[inside + j]
+        L, S, curvature = complement(M, inside, own)
+        steps = solve_relaxation(S, m, curvature, y, objective, known)
+        assign(x[inside:], y / roots[inside:])
         fill_in(L, x)
-    value, safe = certified(M, size, quadratic, own, inside, m, order, x, c)
-    for j in range(d):
-        p[j] = ridges[j] = 0.0
-    for j in range(n):
-        p[order[j]], ridges[order[j]] = x[j], own[j]
+        shares(y, m, z)
+    c = np.empty(n)
+    value, safe = certified(M, size, own, quadratic.error, lam, inside, m, limits, x, c)
+    p[:] = 0.0
+    ridges[:] = 0.0
+    p[order] = x
+    ridges[order] = own
     found[SAFE], found[ROUNDING], found[USED], found[STEPS] = safe, value - safe, n, steps
     found[FEATURE], found[MODEL], found[SCREENED] = -1.0, value, np.inf
-    if not settled:
-        found[MODEL] = model_of(M, inside, m, y, order, batch.chosen[i])
-        if safe < ceiling:
-            found[SCREENED] = screen(c, order, inside, m, safe, ceiling, batch.fixed[i])
-        if not quadratic.limited:
-            shares(p, ridges, order, inside, free, m, z)
-        found[FEATURE] = branching_feature(z, y, batch.fixed[i], order, inside, m)
+    if settled:
+        chosen[order[:whole]] = 1
+        return
+    found[MODEL] = model_of(M, inside, m, y, order, chosen)
+    if safe < ceiling:
+        found[SCREENED] = screen(c, order, inside, m, safe, ceiling, fixed)
+    found[FEATURE] = branching_feature(z, y, fixed, order, inside, m)
 
 
-@jit
-def solve_nodes(quadratic: Any, batch: Any, known: Array, objective: float, ceiling: float) -> None:
+def solve_nodes(quadratic: Any, batch: Any, known: Vector, objective: float, ceiling: float) -> None:
     """Solve the nodes of a batch, whose parents have the bounds `known`, as far as the best objective makes it worth while.
 
-    Models that cost more than the ceiling, by screening, are set apart.
+    Models that cost more than the ceiling, by screening, are set apart. Kernels are called from Python, 40 microseconds a node.
+    `solve_many_nodes` is compiled as a whole, which takes as long again: what a kernel calls is compiled once more with its caller.
     """
     for i in range(batch.states.shape[0]):
         solve_node(quadratic, batch, i, known[i], objective, ceiling)
+
+
+def compiled(function: Any, **callees: Any) -> Any:
+    """Compile a function of this module as it is, with some of those that it calls compiled, too."""
+    return jit(FunctionType(function.__code__, {**globals(), **callees}, f"compiled_{function.__name__}"))
+
+
+solve_many_nodes = compiled(solve_nodes, solve_node=compiled(solve_node, solve_relaxation=compiled(solve_relaxation)))

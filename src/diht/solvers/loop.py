@@ -28,7 +28,17 @@ from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Po
 from diht.solvers.empty_columns import compact
 from diht.solvers.sufficient import condensed
 
-__all__ = ["SOLVERS", "Limits", "as_solver", "certificate_after", "certify", "drive", "model_to_certify", "solve"]
+__all__ = [
+    "SOLVERS",
+    "Limits",
+    "as_solver",
+    "certificate_after",
+    "certify",
+    "drive",
+    "model_to_certify",
+    "require_problem",
+    "solve",
+]
 
 Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
@@ -47,6 +57,13 @@ SOLVERS: dict[str, type[Solver]] = {
 _FEW = 3  # evaluations without progress, at least, before a solve counts as stalled
 _PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
 _SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
+
+
+def require_problem(problem: object) -> None:
+    """Raise ValueError where something else was given as a problem."""
+    if not isinstance(problem, Problem):
+        kind = type(problem).__name__
+        raise ValueError(f"problem must be a Problem, such as Problem(X, y, k=5, lam=0.1), got {kind}")
 
 
 def solve(
@@ -93,10 +110,7 @@ def solve(
     Result
         The best model and the best bound found, each kept apart from the other.
     """
-    if not isinstance(problem, Problem):
-        raise ValueError(
-            f"problem must be a Problem, such as Problem(X, y, k=5, lam=0.1), got {type(problem).__name__}"
-        )
+    require_problem(problem)
     method = as_solver(solver)
     limits = Limits.checked(tol, max_iter, time_limit, evaluate_every)
     if problem.n_targets > 1 and not method.takes_targets:
@@ -450,6 +464,7 @@ def certify(
         The model's objective, a lower bound on the best possible one, and the gap between them; what is proved of each feature;
         and, if the solve met a better model, that model.
     """
+    require_problem(problem)
     model, intercept = model_to_certify(problem, w, intercept, support)
     if alpha is not None:
         dual_point = Start(alpha=_dual_point(problem, "alpha", alpha)).dual(problem)

@@ -164,6 +164,7 @@ class Nodes(ABC):
     sparing = False  # whether memory is to be spared
     few = 64  # nodes of a tree after which the others are solved by compiled steps
     many = False  # whether so many nodes are to come that compiling pays
+    long = False  # whether there are so many that compiling all steps of a node as one does
     screening = True  # whether features may be decided by screening
 
     def __init__(self, problem: Problem, features: Indices) -> None:
@@ -281,7 +282,7 @@ class GramNodes(Nodes):
         small = relaxation.is_full and len(self.features) <= _RENEWED
         if not (self.many and small and constraint.plain is not None) or self.stop():
             return super().solve_all(parts, objective)
-        from diht.relaxation.node_kernels import Batch, Quadratic, solve_nodes
+        from diht.relaxation.node_kernels import Batch, Quadratic, solve_many_nodes, solve_nodes
 
         states, k = self._states(parts)
         p, ridges = np.zeros((2, len(parts), d))
@@ -298,7 +299,8 @@ class GramNodes(Nodes):
         quadratic = Quadratic(gram.matrix, gram.size, gram.error, self.problem.lam, k, rank, FOUND, *limits)
         batch = Batch.of(states, p.take(play, 1), ridges.take(play, 1))
         known = np.array([parent.bound for parent, _, _ in parts])
-        solve_nodes(quadratic, batch, known, objective, objective if self.screening else np.inf)
+        kernel = solve_many_nodes if self.long else solve_nodes
+        kernel(quadratic, batch, known, objective, objective if self.screening else np.inf)
         return (self._taken(part, batch, i, objective) for i, part in enumerate(parts))
 
     def _taken(self, part: Part, batch: Batch, i: int, objective: float) -> Solved:

@@ -19,6 +19,7 @@ __all__ = [
     "check_unique",
     "count_missing",
     "is_frame",
+    "is_missing",
     "is_number",
 ]
 
@@ -162,7 +163,7 @@ def _array(values: Any) -> Values:
 
 def _objects(array: Values) -> Values:
     """Return objects as booleans, numbers, dates or texts, whichever all that are not missing are."""
-    missing = np.fromiter((_is_missing(value) for value in array), dtype=bool, count=len(array))
+    missing = np.fromiter((is_missing(value) for value in array), dtype=bool, count=len(array))
     kinds = {type(value) for value in array[~missing]}
     if kinds and all(issubclass(kind, bool | np.bool_) for kind in kinds) and not missing.any():
         return array.astype(bool)
@@ -183,7 +184,8 @@ def _objects(array: Values) -> Values:
     return texts
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for none: None, NaN, pandas' NA and NaT."""
     not_a_number = isinstance(value, float | np.floating) and bool(value != value)
     return value is None or not_a_number or type(value).__name__ in ("NAType", "NaTType")
 
@@ -206,7 +208,7 @@ def as_texts(values: Values) -> Values:
     if values.dtype == object:
         return values
     levels, codes = np.unique(values, return_inverse=True)
-    texts = np.array([None if _is_missing(level) else _text(level.item()) for level in levels], dtype=object)
+    texts = np.array([None if is_missing(level) else _text(level.item()) for level in levels], dtype=object)
     return np.asarray(texts[codes])
 
 
