@@ -430,6 +430,10 @@ class RowErrors(Features):
     def largest_row_norm(self) -> float:
         """Return the largest Euclidean norm of a row."""
 
+    def row_norm_over(self, features: Index) -> float:
+        """Return an upper bound on the norms of the rows over some features."""
+        return self.largest_row_norm()
+
     def rmatvec_error(self, norm_c: float) -> Vector:
         r"""Bound the rounding error of every entry of ``rmatvec(c)``.
 
@@ -451,7 +455,7 @@ class RowErrors(Features):
         """
         w = np.asarray(w, dtype=np.float64)
         n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings
-        norm = float(np.linalg.norm(w)) * self.largest_row_norm()
+        norm = float(np.linalg.norm(w)) * self.row_norm_over(np.flatnonzero(w))
         return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)
 
 

@@ -165,6 +165,13 @@ class DeviceColumns(_Costs, RowErrors):
         """Return the largest Euclidean norm of a row."""
         return self._largest_row
 
+    def row_norm_over(self, features: Indices) -> float:
+        """Return the largest norm of a row over some features, where they alone are read; else over all."""
+        if self.matrix.is_sparse or self.matrix.is_far or not len(features):
+            return self._largest_row if len(features) else 0.0
+        self.count(self.fraction(features))
+        return float(self.matrix.row_squares_of(on_device(features, self.matrix.device)).max().sqrt())
+
 
 class DeviceView(_Costs, DistantView):
     """Such columns, centred and scaled on the way."""

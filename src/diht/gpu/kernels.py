@@ -19,6 +19,7 @@ __all__ = [
     "block_sums",
     "central_slopes",
     "dense_matvec",
+    "dense_matvec_of",
     "dense_rmatvec",
     "dense_row_spread",
     "dense_spread",
@@ -83,11 +84,18 @@ def dense_rmatvec(X: Tensor, c: Tensor) -> Tensor:
     return triton_kernels.rmatvec(X, c) if X.stride(1) == 1 else triton_kernels.matvec(X.T, c.contiguous())
 
 
-def dense_row_spread(X: Tensor, w: Tensor, center: Tensor) -> Tensor:
-    """Compute ``sum_j w_j (x_ij - center_j)^2`` for an X whose rows are contiguous."""
+def dense_matvec_of(X: Tensor, features: Tensor, w: Tensor) -> Tensor:
+    """Compute the product of some columns with w, for an X whose rows are contiguous."""
     from diht.gpu import triton_kernels
 
-    return triton_kernels.matvec(X, w, center)
+    return triton_kernels.matvec(X, w, features=features)
+
+
+def dense_row_spread(X: Tensor, w: Tensor, center: Tensor, features: Tensor | None = None) -> Tensor:
+    """Compute ``sum_j w_j (x_ij - center_j)^2``, over all columns or some, for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.matvec(X, w, center, features)
 
 
 def dense_spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:

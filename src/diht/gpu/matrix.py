@@ -69,6 +69,14 @@ class Matrix(ABC):
     def rmatvec(self, c: Tensor, rows: Tensor | None = None) -> Tensor:
         """Compute ``X' c``, or ``X[rows]' c``."""
 
+    def matvec_of(self, features: Tensor, w: Tensor) -> Tensor:
+        """Compute the product of some columns with w."""
+        return self.columns(features).matvec(w)
+
+    def row_squares_of(self, features: Tensor) -> Tensor:
+        """Compute ``sum_j x_ij^2`` over some columns for every row i."""
+        return self.columns(features).row_spread(None, None)
+
     @abstractmethod
     def columns(self, features: Tensor) -> Matrix:
         """Return a copy of some columns."""
@@ -166,6 +174,19 @@ class Dense(Matrix):
         for part in self.chunks():
             g += self.X[part].to(torch.float64).T @ c[part]
         return g
+
+    def matvec_of(self, features: Tensor, w: Tensor) -> Tensor:
+        """Compute the product of some columns with w."""
+        if self._kernels and self.X.stride(1) == 1:
+            return kernels.dense_matvec_of(self.X, features, w)
+        return super().matvec_of(features, w)
+
+    def row_squares_of(self, features: Tensor) -> Tensor:
+        """Compute ``sum_j x_ij^2`` over some columns for every row i."""
+        if self._kernels and self.X.stride(1) == 1:
+            zeros = self._zeros(len(features))
+            return kernels.dense_row_spread(self.X, zeros + 1.0, zeros, features)
+        return super().row_squares_of(features)
 
     def columns(self, features: Tensor) -> Dense:
         """Return a copy of some columns."""

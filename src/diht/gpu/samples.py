@@ -38,6 +38,7 @@ Tensor: TypeAlias = Any  # torch.Tensor
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _BLOCK = 65_536  # rows whose products are added up first: the error of a sum grows with the number of its terms
+_FEW = 0.1  # share of the columns up to which they alone are read: eight entries of a row are loaded together
 _REMEMBERED = 3  # vectors whose product with X' is kept: bounds, screening and certificates ask for it again
 _NO_INDEX: Indices = np.empty(0, dtype=np.int64)
 
@@ -189,6 +190,11 @@ class TorchSamples(Distant):
 
     def __reduce__(self) -> Any:
         raise TypeError("samples that live on a device cannot be sent or stored")
+
+    @property
+    def rough_hessians(self) -> bool:  # type: ignore[override]
+        """Whether they are not few, and on a GPU."""
+        return bool(self.design.is_fast)
 
     # The view of the matrix
 
@@ -356,12 +362,16 @@ class TorchSamples(Distant):
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""
         raw, shift = self.raw(w)
-        self.design.count(1.0 if support is None else self.design.fraction(support))
-        if support is None or self.matrix.is_sparse:
-            u = self.matrix.matvec(on_device(raw, self.device))
+        support = np.flatnonzero(raw) if support is None else np.asarray(support, dtype=np.int64)
+        share = self.design.fraction(support)
+        few = share <= _FEW and not (self.matrix.is_sparse or self.matrix.is_far)
+        self.design.count(share if few else 1.0)
+        if not len(support):
+            u = torch.zeros_like(self.s.tensor)
+        elif few:
+            u = self.matrix.matvec_of(on_device(support, self.device), on_device(raw[support], self.device))
         else:
-            part = self.matrix.columns(on_device(np.asarray(support, dtype=np.int64), self.device))
-            u = part.matvec(on_device(raw[support], self.device))
+            u = self.matrix.matvec(on_device(raw, self.device))
         return DeviceArray(u.add_(float(b) - shift))
 
     def pull(self, alpha: Rows) -> Vector:
@@ -381,6 +391,14 @@ class TorchSamples(Distant):
             return self.back(as_numpy(g), 0.0)
         both = as_numpy(torch.cat([g, pairwise_sum(c)[None]]))
         return self.back(both[:-1], float(both[-1]))
+
+    def copy(self, rows: Rows) -> Rows:
+        """Return a vector that does not change when the other one does; what its product with X' is remains known."""
+        new = super().copy(rows)
+        known = [g for tensor, version, g in self._pulls if tensor is rows.tensor and version == tensor._version]
+        if known:
+            self._pulls = [(new.tensor, new.tensor._version, known[0]), *self._pulls[: _REMEMBERED - 1]]
+        return new
 
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
         """Compute ``X w`` and ``X'(s alpha)``."""

@@ -103,7 +103,7 @@ def central_slopes(u: Tensor, y: Tensor, numbers: Tensor, pieces: Any, out: Tens
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
-    X, w, m, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr
+    X, w, m, index, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr, SOME: tl.constexpr
 ):
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows[:, None] < n
@@ -111,7 +111,10 @@ def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
     for start in range(0, d, COLS):
         cols = start + tl.arange(0, COLS)
         held = inside & (cols[None, :] < d)
-        x = tl.load(X + rows[:, None] * stride + cols[None, :], mask=held, other=0.0).to(tl.float64)
+        at = cols
+        if SOME:
+            at = tl.load(index + cols, mask=cols < d, other=0)
+        x = tl.load(X + rows[:, None] * stride + at[None, :], mask=held, other=0.0).to(tl.float64)
         if SQUARED:
             x = x - tl.load(m + cols, mask=cols < d, other=0.0)[None, :]
             x = x * x
@@ -119,14 +122,16 @@ def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
     tl.store(out + rows, tl.sum(total, 1), mask=rows < n)
 
 
-def matvec(X: Tensor, w: Tensor, center: Tensor | None = None) -> Tensor:
-    """Compute ``X w`` for an X whose rows are contiguous; with a center ``sum_j w_j (x_ij - center_j)^2``."""
-    n, d = X.shape
+def matvec(X: Tensor, w: Tensor, center: Tensor | None = None, features: Tensor | None = None) -> Tensor:
+    """Compute ``X w`` for an X whose rows are contiguous, or that of some columns; with a center ``sum_j w_j (x_ij - center_j)^2``."""
+    n, d = len(X), len(w)
     m, squared = (w, False) if center is None else (center, True)
+    index, some = (w, False) if features is None else (features, True)
     out = torch.empty(n, dtype=torch.float64, device=X.device)
     cols = min(1024, max(32, triton.next_power_of_2(d)))
     rows = _TILE // cols
-    _matvec[(triton.cdiv(n, rows),)](X, w, m, out, n, d, X.stride(0), ROWS=rows, COLS=cols, SQUARED=squared)
+    kinds = {"ROWS": rows, "COLS": cols, "SQUARED": squared, "SOME": some}
+    _matvec[(triton.cdiv(n, rows),)](X, w, m, index, out, n, d, X.stride(0), **kinds)
     return out
 
 

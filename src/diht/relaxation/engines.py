@@ -25,7 +25,7 @@ from diht.relaxation.quadratic import Minimiser
 from diht.relaxation.smoothing import Central, Moreau
 from diht.samples import Intercept, Rows
 
-__all__ = ["Engine", "engine_for"]
+__all__ = ["Engine", "KnownHessian", "engine_for"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -52,6 +52,7 @@ _EXACT = 1e-12  # relative gap that rounding hides
 _PROGRESS = 0.01  # share of the gap, or of the smoothing, that a step must gain
 _IDLE = 15  # Newton steps in a row without any such gain after which there will be none: rounding keeps the gap open
 _IN_VAIN = 30  # and without one of the gap
+_ROUGH = 0.1  # share of the gap that a step by a rough Hessian may leave of it
 _INEXACT = 8  # quadratic models in a row whose solutions rounding keeps from being as accurate as the gap asks for
 
 
@@ -85,6 +86,10 @@ class Engine(ABC):
     def hides(self, gap: float) -> bool:
         """Whether a gap is so narrow that no dual point which the engine finds can close any of it."""
         return False
+
+    def last_hessian(self) -> Vector | None:
+        """Return the Hessian of its features in the last quadratic model, where there is one."""
+        return None
 
     def take(self, w: Vector, product: Rows, b: Intercept) -> None:
         """Take a model, given Xw, with its best intercept (searched from b)."""
@@ -149,7 +154,14 @@ class NewtonEngine(Engine):
     """
 
     def __init__(
-        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, many: bool = False
+        self,
+        problem: Problem,
+        features: Indices | None,
+        alpha: Rows,
+        w: Vector,
+        b: Intercept,
+        many: bool = False,
+        known: KnownHessian | None = None,
     ) -> None:
         super().__init__(problem, features, alpha)
         part = self.samples if features is None else self.samples.columns(features)
@@ -158,6 +170,8 @@ class NewtonEngine(Engine):
         if features is not None:
             problem.design.count_reads_of(part.design)
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
+        self.rough = None if known is None or features is None else known.among(features)
+        self.hessian: Vector | None = None  # of the last quadratic model
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
         self.predicted_by: Rule | None = None  # and its rule
@@ -226,6 +240,8 @@ class NewtonEngine(Engine):
         own = feasible(problem, self.slopes(new))
         for alpha, rule in ((own, self.rule_of(new)), (self.predicted, self.predicted_by)):
             self.measure(alpha, self.part.pull(alpha), rule)
+        if self.gap > _ROUGH * self.least_gap:
+            self.rough = None
         narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
         lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
         self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
@@ -240,6 +256,10 @@ class NewtonEngine(Engine):
     def hides(self, gap: float) -> bool:
         """Whether it is far below what the least smoothing costs a dual point."""
         return self.strength > 0.0 and gap <= _PROGRESS * _LEAST_SMOOTHING * self.size
+
+    def last_hessian(self) -> Vector | None:
+        """Return the Hessian of the last quadratic model."""
+        return self.hessian
 
     def slopes(self, model: _Model) -> Rows:
         """Derivatives of the smoothed loss, which are in F."""
@@ -276,6 +296,8 @@ class NewtonEngine(Engine):
                 curvature = samples.full(1.0 / self.loss.mu)  # no less than the true one anywhere
             target, promised = self.minimiser(model, gradient, curvature)
             if not promised > _EXACT * abs(model.value):
+                if self.rough is not None:
+                    return self.exact_step(model)
                 break
             direction = target - model.w
             change = self.part.margins(direction)
@@ -285,6 +307,8 @@ class NewtonEngine(Engine):
                 self.predicted = self.linear_slopes(slopes, curvature, change, drift)
                 self.predicted_by = replace(self.predicted_by, step=SparseVector.of(direction), drift=drift)
             taken = self.descent(model, direction, change, drift, promised)
+            if self.rough is not None and (taken is None or taken[0] < 1.0):
+                return self.exact_step(model)
             if taken is None:
                 futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
                 if futile == _FUTILE:
@@ -296,6 +320,11 @@ class NewtonEngine(Engine):
                     return best
             curvature = self.secant(margins, change)
         return best if model.value - best.value > _EXACT * abs(model.value) else model
+
+    def exact_step(self, model: _Model) -> _Model:
+        """Do so with the Hessian itself, after a rough one has failed."""
+        self.rough = None
+        return self.step(model)
 
     def descent(
         self, model: _Model, direction: Vector, change: Rows, drift: Intercept, promised: float
@@ -349,12 +378,19 @@ class NewtonEngine(Engine):
 
         return self.samples.map(mean, margins, change)
 
+    def hessian_at(self, curvature: Rows) -> Vector:
+        """Return the Hessian, or a rough one."""
+        centred = self.problem.fit_intercept
+        if self.rough is None:
+            return self.curved.hessian(curvature, centred)
+        return self.rough.completed(self.part.curvature(curvature, centred).gram_diagonal())
+
     def minimiser(self, model: _Model, gradient: Vector, curvature: Rows) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
         n, lam = len(model.w), self.problem.lam
         K = np.empty((n + 1, n + 1))
         H = K[:n, :n]
-        H[:] = self.curved.hessian(curvature, self.problem.fit_intercept)
+        H[:] = self.hessian = self.hessian_at(curvature)
         pull = H @ model.w
         K[n, :n] = K[:n, n] = pull - gradient
         # Twice the quadratic model, plus a constant that makes it twice the value at w.
@@ -377,6 +413,27 @@ class NewtonEngine(Engine):
         )
         self.inexact = 0 if solved else self.inexact + 1
         return p, fall
+
+
+@dataclass(frozen=True, eq=False)
+class KnownHessian:
+    """A Hessian of some features: with the diagonal of others beside it a rough one of all, which costs no more than a product.
+
+    Where columns are nearly orthogonal, as independent ones of many samples are, a step by it is nearly that of Newton.
+    """
+
+    features: Indices
+    matrix: Vector
+
+    def among(self, features: Indices) -> KnownHessian:
+        """Return the same with places among more features, both ascending, in place of their numbers."""
+        return KnownHessian(np.searchsorted(features, self.features), self.matrix)
+
+    def completed(self, diagonal: Vector) -> Vector:
+        """Return the Hessian of all features, which has this diagonal elsewhere."""
+        H = np.diag(diagonal)
+        H[np.ix_(self.features, self.features)] = self.matrix
+        return H
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,14 +500,20 @@ def _rise(loss: Loss, y: Vector, u: Vector, before: Vector) -> Vector:
 
 
 def engine_for(
-    problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, seed: int = 0
+    problem: Problem,
+    features: Indices | None,
+    alpha: Rows,
+    w: Vector,
+    b: Intercept,
+    seed: int = 0,
+    known: KnownHessian | None = None,
 ) -> Engine:
     """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
     size = problem.shape[1] if features is None else len(features)
     compiled = problem.loss.kernel() is not None and problem.samples.whole
     far = problem.design.is_far and features is None  # nothing visits one sample after the other
     if newton_pays(problem, size) or (far and size <= _LARGEST):
-        return NewtonEngine(problem, features, alpha, w, b)
+        return NewtonEngine(problem, features, alpha, w, b, known=known)
     if compiled and problem.constraint.is_plain:
         return AscentEngine(problem, features, alpha, w, b, seed)
     return GradientEngine(problem, features, alpha, w, b)
