@@ -118,6 +118,15 @@ class DeviceColumns(_Costs, RowErrors):
         norms: Vector = np.sqrt(as_numpy(self.matrix.column_spread(self._ones, None)))
         return norms
 
+    def first_product(self, c: Any) -> Any:
+        """Return ``X'c`` of the first vector, and have the norms of the columns from the same read; None where that is two."""
+        both = None if "_norms" in self.__dict__ else self.matrix.rmatvec_and_squares(c)
+        if both is None:
+            return None
+        self.count(1.0)
+        self._norms = np.sqrt(as_numpy(both[1]))
+        return both[0]
+
     @property
     def _ones(self) -> Any:
         return on_device(np.ones(self.shape[0]), self.matrix.device)

@@ -21,6 +21,7 @@ __all__ = [
     "dense_matvec",
     "dense_matvec_of",
     "dense_rmatvec",
+    "dense_rmatvec_and_squares",
     "dense_row_spread",
     "dense_spread",
     "take",
@@ -89,6 +90,13 @@ def dense_matvec_of(X: Tensor, features: Tensor, w: Tensor) -> Tensor:
     from diht.gpu import triton_kernels
 
     return triton_kernels.matvec(X, w, features=features)
+
+
+def dense_rmatvec_and_squares(X: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute ``X' c`` and ``sum_i x_ij^2`` in one read, for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.rmatvec_and_squares(X, c)
 
 
 def dense_row_spread(X: Tensor, w: Tensor, center: Tensor, features: Tensor | None = None) -> Tensor:

@@ -69,6 +69,10 @@ class Matrix(ABC):
     def rmatvec(self, c: Tensor, rows: Tensor | None = None) -> Tensor:
         """Compute ``X' c``, or ``X[rows]' c``."""
 
+    def rmatvec_and_squares(self, c: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Compute ``X' c`` and ``sum_i x_ij^2``; None where that takes more than one read."""
+        return None
+
     def matvec_of(self, features: Tensor, w: Tensor) -> Tensor:
         """Compute the product of some columns with w."""
         return self.columns(features).matvec(w)
@@ -174,6 +178,12 @@ class Dense(Matrix):
         for part in self.chunks():
             g += self.X[part].to(torch.float64).T @ c[part]
         return g
+
+    def rmatvec_and_squares(self, c: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Compute ``X' c`` and ``sum_i x_ij^2``; None where that takes more than one read."""
+        if not (self._kernels and self.X.stride(1) == 1):
+            return None
+        return kernels.dense_rmatvec_and_squares(self.X, c)
 
     def matvec_of(self, features: Tensor, w: Tensor) -> Tensor:
         """Compute the product of some columns with w."""

@@ -192,6 +192,11 @@ class TorchSamples(Distant):
         raise TypeError("samples that live on a device cannot be sent or stored")
 
     @property
+    def is_near(self) -> bool:
+        """Whether they are few."""
+        return not self.design.is_fast
+
+    @property
     def rough_hessians(self) -> bool:  # type: ignore[override]
         """Whether they are not few, and on a GPU."""
         return bool(self.design.is_fast)
@@ -384,9 +389,11 @@ class TorchSamples(Distant):
         return g.copy()
 
     def _pull(self, alpha: Tensor) -> Vector:
-        self.design.count(1.0)
         c = self.s.tensor * alpha
-        g = self.matrix.rmatvec(c)
+        g = self.design.base.first_product(c)
+        if g is None:
+            self.design.count(1.0)
+            g = self.matrix.rmatvec(c)
         if self.center_of is None:
             return self.back(as_numpy(g), 0.0)
         both = as_numpy(torch.cat([g, pairwise_sum(c)[None]]))

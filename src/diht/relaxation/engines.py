@@ -88,7 +88,7 @@ class Engine(ABC):
         return False
 
     def last_hessian(self) -> Vector | None:
-        """Return the Hessian of its features in the last quadratic model, where there is one."""
+        """Return the Hessian of its features in the last quadratic model, where samples want rough ones of larger working sets."""
         return None
 
     def take(self, w: Vector, product: Rows, b: Intercept) -> None:
@@ -171,7 +171,7 @@ class NewtonEngine(Engine):
             problem.design.count_reads_of(part.design)
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
         self.rough = None if known is None or features is None else known.among(features)
-        self.hessian: Vector | None = None  # of the last quadratic model
+        self.hessian: Vector | None = None  # of the last quadratic model, where a larger working set asks for it
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
         self.predicted_by: Rule | None = None  # and its rule
@@ -378,25 +378,30 @@ class NewtonEngine(Engine):
 
         return self.samples.map(mean, margins, change)
 
-    def hessian_at(self, curvature: Rows) -> Vector:
-        """Return the Hessian, or a rough one."""
+    def write_hessian(self, H: Vector, curvature: Rows) -> None:
+        """Write the Hessian, or a rough one, and estimate its largest eigenvalue."""
         centred = self.problem.fit_intercept
         if self.rough is None:
-            return self.curved.hessian(curvature, centred)
-        return self.rough.completed(self.part.curvature(curvature, centred).gram_diagonal())
+            H[:] = self.curved.hessian(curvature, centred)
+            size = float(np.abs(H).sum(axis=1).max(initial=0.0)) / max(1.0, np.sqrt(len(H)))
+        else:
+            diagonal = self.part.curvature(curvature, centred).gram_diagonal()
+            self.rough.write(H, diagonal)
+            size = float(diagonal.max())
+        self.largest = max(self.largest, size)
+        self.hessian = H if self.samples.rough_hessians else None
 
     def minimiser(self, model: _Model, gradient: Vector, curvature: Rows) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
         n, lam = len(model.w), self.problem.lam
         K = np.empty((n + 1, n + 1))
         H = K[:n, :n]
-        H[:] = self.hessian = self.hessian_at(curvature)
+        self.write_hessian(H, curvature)
         pull = H @ model.w
         K[n, :n] = K[:n, n] = pull - gradient
         # Twice the quadratic model, plus a constant that makes it twice the value at w.
         omega = self.constraint.relaxation(model.w)
         K[n, n] = 2.0 * (model.value - lam * omega) + float(model.w @ (pull - 2.0 * gradient))
-        self.largest = max(self.largest, float(np.abs(H).sum(axis=1).max(initial=0.0)) / max(1.0, np.sqrt(n)))
         p, c = model.w.copy(), np.empty(n)
         gap = min(self.gap, abs(model.value))
         tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
@@ -429,11 +434,11 @@ class KnownHessian:
         """Return the same with places among more features, both ascending, in place of their numbers."""
         return KnownHessian(np.searchsorted(features, self.features), self.matrix)
 
-    def completed(self, diagonal: Vector) -> Vector:
-        """Return the Hessian of all features, which has this diagonal elsewhere."""
-        H = np.diag(diagonal)
+    def write(self, H: Vector, diagonal: Vector) -> None:
+        """Write the Hessian of all features, which has this diagonal elsewhere."""
+        H[:] = 0.0
+        H[np.diag_indices(len(H))] = diagonal
         H[np.ix_(self.features, self.features)] = self.matrix
-        return H
 
 
 @dataclass(frozen=True, eq=False)
@@ -452,10 +457,17 @@ class GradientEngine(Engine):
         self.part = self.samples if features is None else self.samples.columns(features)
         size = self.samples.target_size
         self.loss = problem.loss if problem.loss.differentiable else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
-        self.bounded = self.loss.mu > 0.0
-        self.curvature = self.part.spectral_bound() / (self.loss.mu if self.bounded else 1.0)
+        self.bounded = self.loss.mu > 0.0 and not self.samples.rough_hessians
+        self.curvature = self.first_curvature()
         self.point = (w if features is None else w[features]).copy()
         self.last, self.momentum, self.b = self.point.copy(), 1.0, b
+
+    def first_curvature(self) -> float:
+        """Return a bound on the curvature; where that is dear, fifty products, its largest diagonal entry: steps are checked."""
+        if not self.samples.rough_hessians:
+            return self.part.spectral_bound() / (self.loss.mu if self.bounded else 1.0)
+        diagonal = self.part.curvature(self.samples.full(1.0), self.problem.fit_intercept).gram_diagonal()
+        return float(diagonal.max(initial=0.0)) / (self.loss.mu or 1.0)
 
     def improve(self) -> None:
         """Make some steps."""

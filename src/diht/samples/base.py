@@ -101,6 +101,12 @@ class Samples(ABC):
 
     whole = False
     here = True
+
+    @property
+    def is_near(self) -> bool:
+        """Whether reads take no longer than those of rows in this process."""
+        return self.here
+
     rough_hessians = False  # whether a Hessian takes so much longer than products that a rough one is tried first
     looks = False  # whether `look` brings the loss of a model with all its derivatives at once
     n_targets = 1

@@ -150,6 +150,11 @@ class TargetSamples(Samples):
         self.s = one.map(lambda _, s: np.broadcast_to(s, (n_targets, len(s))))
         self.design = TargetFeatures(one.design, target, column, n_targets, self.coupled)
 
+    @property
+    def is_near(self) -> bool:
+        """Whether reads take no longer than those of rows in this process."""
+        return self.one.is_near
+
     # Functions of the samples
 
     def each(self, f: Callable[..., T], *rows: Rows) -> list[T]:

@@ -38,7 +38,8 @@ _FIRST_OF_MANY, _AT_LEAST_OF_MANY = 10, 1000  # the same where Newton's method i
 _WORTHWHILE = 0.5  # fraction of the stored entries up to which a working set is copied
 _NEAR = 0.9  # a feature this near to entering the model enters the working set
 _GROWTH, _ROUGH_GROWTH = 1, 8  # by which a working set grows at once, at most; and where a rough Hessian is tried first
-_DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features
+_DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features;
+_DEEPEST = 1e-3  # below this one where a step on it takes less time than a look at all features
 _MOST_STEPS = 30  # of an engine between two looks at all features
 
 
@@ -85,7 +86,7 @@ class Relaxed(Solver):
     def advance(self, problem: Problem, state: RelaxedState) -> None:
         """Work on the working set until its gap has fallen well below that of all features, then look at all."""
         engine = state.engine
-        target = _DEEPER * (engine.value - state.bound.value)
+        target = _depth(problem, state) * (engine.value - state.bound.value)
         for _ in range(_MOST_STEPS):
             engine.improve()
             small = engine.gap <= max(target, 0.5 * self.accuracy * abs(engine.value))
@@ -103,14 +104,14 @@ class Relaxed(Solver):
             state.bound, state.rule = bound, engine.rule
             if state.rule is not None and state.features is not None:
                 state.rule = state.rule.among(state.features, problem.shape[1])
-        known = _known_hessian(problem, state)
-        missing = _missing(problem, state.features, state.g, _GROWTH if known is None else _ROUGH_GROWTH)
+        hessian = _known_hessian(problem, state)
+        missing = _missing(problem, state.features, state.g, _GROWTH if hessian is None else _ROUGH_GROWTH)
         gap = engine.value - state.bound.value
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
         if len(missing):
             w = self.relaxed_model(problem, state)
             state.features = np.union1d(state.features, missing)  # type: ignore[arg-type]
-            state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, known)
+            state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, hessian)
 
     def relaxed_model(self, problem: Problem, state: RelaxedState) -> Vector:
         """The relaxation's coefficients, of all features."""
@@ -128,6 +129,14 @@ class Relaxed(Solver):
     def finished(self, state: RelaxedState) -> bool:
         """Tell whether the relaxation is solved."""
         return state.settled
+
+
+def _depth(problem: Problem, state: RelaxedState) -> float:
+    """Return the share of the gap that is left on the working set when all features are looked at."""
+    if not problem.samples.rough_hessians or state.features is None:
+        return _DEEPER
+    design = problem.design
+    return _DEEPEST if design.dense_gram_cost(len(state.features)) <= design.entries() else _DEEPER
 
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:
@@ -158,8 +167,8 @@ def _leading(problem: Problem, g: Vector, size: int) -> Indices | None:
 
 
 def _known_hessian(problem: Problem, state: RelaxedState) -> KnownHessian | None:
-    """Return that of the working set, where products are so much cheaper than Hessians that a rough one is worth a trial."""
-    known = state.engine.last_hessian() if problem.samples.rough_hessians else None
+    """Return that of the working set, where there is one."""
+    known = state.engine.last_hessian()
     return None if known is None or state.features is None else KnownHessian(state.features, known)
 
 

@@ -45,8 +45,8 @@ class Profile:
 
     @property
     def is_small(self) -> bool:
-        """Whether X is here, and so small that every start is worth a search."""
-        return self.problem.samples.here and self.problem.samples.design.entries() * self.problem.n_targets <= _SMALL
+        """Whether X is near, and so small that every start is worth a search."""
+        return self.problem.samples.is_near and self.problem.samples.design.entries() * self.problem.n_targets <= _SMALL
 
     @property
     def has_many_rows(self) -> bool:
