@@ -309,6 +309,18 @@ def test_every_method_has_the_same_objective_and_bound(loss: Loss, solver: Solve
     assert apart.lower_bound == pytest.approx(here.lower_bound, rel=1e-4, abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["squared", "logistic"])
+@pytest.mark.parametrize(
+    "solver", [DIHT(), SDIHT(blocks=4), IHT(), HTP(), Relaxed(), Auto()], ids=lambda s: type(s).__name__
+)
+def test_nothing_as_long_as_the_samples_is_copied_to_the_host(solver: Solver, name: str, monkeypatch) -> None:
+    X, y, weights = data(as_loss(name), 5, n=400, d=7)
+    problem, copied, cpu = there(X, y, name, 3, 0.1, weights, True), [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: copied.append(tensor.numel()) or cpu(tensor))
+    solve(problem, solver, max_iter=20)
+    assert 0 < max(copied) < 400
+
+
 @pytest.mark.parametrize("given", CONSTRAINTS, ids=str)
 @pytest.mark.parametrize("name", ["squared", "logistic"])
 def test_constraints_hold_on_a_device(name: str, given: dict) -> None:
@@ -332,7 +344,7 @@ def test_further_constraints_hold_on_a_device(name: str, constraint: Constraint)
     assert apart.lower_bound == pytest.approx(here.lower_bound, abs=1e-4 * here.objective)
 
 
-@pytest.mark.parametrize("setting", test_limits.SETTINGS, ids=str)
+@pytest.mark.parametrize("setting", test_limits.SETTINGS[:2], ids=str)
 @pytest.mark.parametrize(
     "name",
     ["squared", "logistic", *(pytest.param(n, marks=pytest.mark.slow) for n in ("huber", "squared_hinge", "poisson"))],
@@ -381,13 +393,13 @@ def test_rough_hessians_lead_to_the_same_relaxation(loss: str, correlated: bool,
     write = KnownHessian.write
     monkeypatch.setattr(KnownHessian, "write", lambda *given: taken.append(len(given[1])) or write(*given))
     rng = np.random.default_rng(3)
-    X = rng.standard_normal((4000, 700))
+    X = rng.standard_normal((1500, 400))
     if correlated:
-        X = 0.3 * X + rng.standard_normal((4000, 1)) + 0.5 * np.roll(X, 1, axis=1)
+        X = 0.3 * X + rng.standard_normal((1500, 1)) + 0.5 * np.roll(X, 1, axis=1)
     u = X[:, :20].sum(axis=1) * 0.3
-    y = u + rng.standard_normal(4000) if loss == "squared" else np.where(u + rng.logistic(size=4000) > 0.0, 1.0, -1.0)
-    exact = solve(Problem(X, y, loss, 20, 0.003, None, True), Relaxed())
-    found = solve(large(X, y, loss, 20, 0.003), Relaxed())
+    y = u + rng.standard_normal(1500) if loss == "squared" else np.where(u + rng.logistic(size=1500) > 0.0, 1.0, -1.0)
+    exact = solve(Problem(X, y, loss, 20, 0.02, None, True), Relaxed())
+    found = solve(large(X, y, loss, 20, 0.02), Relaxed())
     assert taken
     assert found.lower_bound == pytest.approx(exact.lower_bound, rel=1e-6)
 

@@ -59,6 +59,7 @@ _INEXACT = 8  # quadratic models in a row whose solutions rounding keeps from be
 class Engine(ABC):
     """A model of the relaxation on some features, and the means to improve it."""
 
+    misled = False  # whether a step by a rough Hessian failed
     many = False  # whether so many models are to come that compiled sums pay, however short
 
     def __init__(self, problem: Problem, features: Indices | None, alpha: Rows) -> None:
@@ -240,8 +241,8 @@ class NewtonEngine(Engine):
         own = feasible(problem, self.slopes(new))
         for alpha, rule in ((own, self.rule_of(new)), (self.predicted, self.predicted_by)):
             self.measure(alpha, self.part.pull(alpha), rule)
-        if self.gap > _ROUGH * self.least_gap:
-            self.rough = None
+        if self.rough is not None and self.gap > _ROUGH * self.least_gap:
+            self.rough, self.misled = None, True
         narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
         lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
         self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
@@ -323,7 +324,7 @@ class NewtonEngine(Engine):
 
     def exact_step(self, model: _Model) -> _Model:
         """Do so with the Hessian itself, after a rough one has failed."""
-        self.rough = None
+        self.rough, self.misled = None, True
         return self.step(model)
 
     def descent(

@@ -52,6 +52,7 @@ class RelaxedState:
     features: Indices | None  # the working set, ascending; None for all
     engine: Engine
     stop: Callable[[], bool]
+    rough: bool = True  # whether no rough Hessian has failed yet
     settled: bool = False
     rule: Rule | None = None
 
@@ -167,8 +168,9 @@ def _leading(problem: Problem, g: Vector, size: int) -> Indices | None:
 
 
 def _known_hessian(problem: Problem, state: RelaxedState) -> KnownHessian | None:
-    """Return that of the working set, where there is one."""
-    known = state.engine.last_hessian()
+    """Return that of the working set, where there is one, unless it has misled before."""
+    state.rough = state.rough and not state.engine.misled
+    known = state.engine.last_hessian() if state.rough else None
     return None if known is None or state.features is None else KnownHessian(state.features, known)
 
 
