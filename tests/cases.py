@@ -2,9 +2,12 @@
 
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
+from typing import Any
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 
 from diht.datasets.figures import arrays_figures, largest_row_norm, merged_figures
@@ -29,6 +32,22 @@ from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, Relaxed, Solver
 LOSSES: list[Loss] = [Squared(), SmoothedHinge(), Hinge(), Logistic(), SquaredHinge(), Huber(), Poisson()]
 # The other losses, of which tests/test_more_losses.py has the tests of all methods.
 MORE_LOSSES: list[Loss] = [Quantile(0.8), Gamma(), Tweedie(1.4), NegativeBinomial(0.5)]
+
+
+def crossed(*axes: Iterable[Any], every: int = 2) -> list[Any]:
+    """All combinations of the cases of several axes for `parametrize`, one of `every` quick, the others slow.
+
+    Each case of an axis is in quick ones, if another axis is long enough. An axis that is a mapping names its cases.
+    """
+    named = [
+        list(axis.items()) if isinstance(axis, Mapping) else [(getattr(case, "name", str(case)), case) for case in axis]
+        for axis in axes
+    ]
+    found = []
+    for at in product(*(range(len(axis)) for axis in named)):
+        names, cases = zip(*(axis[i] for axis, i in zip(named, at, strict=True)), strict=True)
+        found.append(pytest.param(*cases, id="-".join(names), marks=pytest.mark.slow if sum(at) % every else ()))
+    return found
 
 
 # Kinds of X: from a dense float64 array, a design of that kind and the dense float64 array that it stands for.

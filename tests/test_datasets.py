@@ -726,6 +726,7 @@ def test_real_svmlight_as_scikit_learn_reads_it(path):
     assert np.array_equal(table.y, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", existing("imdb/imdb.train.bz2"))
 def test_real_imdb(path):
     table = read_table(path)

@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 import numpy as np
 import pytest
 
+from cases import crossed
 from diht import Problem, SparseRegressor, SparseRegressorCV, certify, load_model, sparse_path
 from diht.losses import as_loss
 
@@ -34,7 +35,7 @@ def data(loss: str) -> tuple[np.ndarray, np.ndarray]:
     return X, amounts if loss.startswith(("gamma", "tweedie")) else rng.poisson(np.exp(u)).astype(float)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", crossed(LOSSES))
 def test_every_loss_through_every_door(loss: str, tmp_path: FilePath) -> None:
     X, y = data(loss)
     model = SparseRegressor(k=K, lam=LAM, loss=loss, exact=True, standardize=False).fit(X, y)

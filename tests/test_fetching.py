@@ -464,6 +464,7 @@ def test_nothing_can_be_written(site, home, tmp_path):
 # Real files, those that are here
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not (DATA / "imdb" / "imdb.train.bz2").exists(), reason="no imdb in the data folder")
 def test_real_imdb(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -221,6 +221,7 @@ def test_an_empty_support_leaves_the_intercept():
 # Intervals
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_coefficients_about_as_often_as_they_say():
     """On features that the data did not choose; 120 intervals of nominal 90%, whose mean has a standard deviation of 0.027."""
     w, held = np.array([1.0, -0.5, 0.25]), []

@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import Bounds, lsq_linear, minimize
 from scipy.special import xlogy
 
+from cases import crossed
 from diht import (
     Problem,
     SparseClassifier,
@@ -143,8 +144,7 @@ def limited(loss: str, k: int, lam: float, fit_intercept: bool) -> Problem:
 # Claims
 
 
-@pytest.mark.parametrize("setting", SETTINGS, ids=str)
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize(("loss", "setting"), crossed(LOSSES, SETTINGS))
 def test_bounds_hold_and_the_exact_solver_finds_the_optimum(loss: str, setting: tuple) -> None:
     best, without, within = optima(loss, *setting)
     problem = limited(loss, *setting)

@@ -18,6 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import check_cv
 
+from cases import crossed
 from diht import Problem, SparseClassifier, SparseClassifierCV, certify, debiased, load_model, solve, sparse_path
 from diht.bounds.duality import lower_bound
 from diht.cli import main
@@ -103,8 +104,7 @@ def solved_case(seed: int) -> tuple[Case, dict[Support, float]]:
     return case, case.optima()
 
 
-@pytest.mark.parametrize("solver", ["auto", "branch"])
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(("seed", "solver"), crossed(range(24), ["auto", "branch"]))
 def test_no_claim_is_false(seed: int, solver: str) -> None:
     case, optima = solved_case(seed)
     result = solve(case.problem, solver, tol=1e-9)

@@ -78,14 +78,20 @@ def test_numbers_agree_to_some_digits_and_words_to_the_letter():
     assert not agree("5 required", "6 required")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def parametrized(pages):
+    """The README is quick."""
+    marks = [() if page.name == "README.md" else pytest.mark.slow for page in pages]
+    return [pytest.param(page, id=page.name, marks=mark) for page, mark in zip(pages, marks, strict=True)]
+
+
+@pytest.mark.parametrize("page", parametrized(PAGES))
 def test_python_snippets_run(page, ran):
     _, printed = ran(page)
     for (_, shown), out in zip(SNIPPETS[page], printed, strict=True):
         assert not shown or agree(shown, out), f"{page.name} shows\n{shown}\nand it prints\n{out}"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if COMMANDS[page]], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", parametrized([page for page in PAGES if COMMANDS[page]]))
 def test_commands_work(page, ran, capsys, monkeypatch):
     """The package's own commands run; what installs it and runs the tests is checked to exist (CI runs it)."""
     for command, shown in COMMANDS[page]:

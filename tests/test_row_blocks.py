@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cases import LOSSES
+from cases import LOSSES, crossed
 from diht import Problem, solve
 from diht.bounds.certificate import certificate_of
 from diht.bounds.duality import (
@@ -55,12 +55,7 @@ def cut(X: np.ndarray, seed: int, convert=np.ascontiguousarray) -> RowBlocks:
     return row_blocks([convert(block) for block in np.split(X, np.sort(np.append(cuts, cuts[0])))], n_threads=2)
 
 
-# Each loss with one kind of storage, and with the other.
-STORED = [
-    pytest.param(loss, convert, id=f"{loss.name}-{name}", marks=() if (i + j) % 2 else pytest.mark.slow)
-    for i, loss in enumerate(LOSSES)
-    for j, (name, convert) in enumerate([("dense", np.asfortranarray), ("CSR", sp.csr_array)])
-]
+STORED = crossed(LOSSES, {"dense": np.asfortranarray, "CSR": sp.csr_array})
 
 
 @pytest.mark.parametrize(("loss", "convert"), STORED)

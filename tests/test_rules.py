@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cases import LOSSES
+from cases import LOSSES, crossed
 from diht import Problem, solve
 from diht.bounds.duality import dual_from_primal, lower_bound
 from diht.bounds.rule import Rule, SparseVector
@@ -49,8 +49,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return request.param
 
 
-@pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize(("loss", "intercept"), crossed(LOSSES, [False, True]))
 def test_a_stored_tree_proves_what_it_claims(loss: Loss, intercept: bool, method: str) -> None:
     """On the same problem, and on the same data stored in other ways, where last digits differ."""
     problem = noisy(loss, intercept=intercept)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from scipy.optimize import minimize
 from sklearn.metrics import mean_pinball_loss
 
+from cases import crossed
 from diht import Problem, SparseRegressor, SparseRegressorCV, certify, load_model, solve, sparse_path
 from diht.bounds.duality import dual_from_primal, lower_bound, primal
 from diht.losses import Quantile, as_loss
@@ -56,7 +57,7 @@ def test_against_every_support_with_rounded_kinks(seed: int) -> None:
     assert result.lower_bound == pytest.approx(best, rel=1e-7)
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("fit_intercept", crossed([False, True]))
 def test_against_every_support(fit_intercept: bool) -> None:
     """The best model of a support is that of each quantile alone, of which other tests have the proof."""
     X, y = data(n=24, seed=3)

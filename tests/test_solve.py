@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import diht.solvers.loop
-from cases import LOSSES, SOLVERS, refusal
+from cases import LOSSES, SOLVERS, crossed, refusal
 from diht import Problem, certify, solve
 from diht.bounds.duality import dual_from_primal, gap, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, Squared
@@ -408,11 +408,7 @@ def test_a_bad_start(start, message: str) -> None:
 # Certificates
 
 
-@pytest.mark.parametrize(
-    ("fit_intercept", "weighted"),
-    [(False, False), (True, True), *(pytest.param(a, not a, marks=pytest.mark.slow) for a in (False, True))],
-)
-@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+@pytest.mark.parametrize(("loss", "fit_intercept", "weighted"), crossed(LOSSES, [False, True], [False, True], every=3))
 def test_certify_any_model(loss: Loss, fit_intercept: bool, weighted: bool) -> None:
     X, y = small_data(loss)
     weights = some_weights(24) if weighted else np.ones(24)
@@ -571,11 +567,10 @@ def user_optimum(loss: Loss, fit_intercept: bool) -> float:
     return OPTIMA[loss, fit_intercept]
 
 
-@pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
-@pytest.mark.parametrize(
-    "X", [np.zeros((6, 3)), np.ones((6, 3)), np.eye(6)[:, :3]], ids=["zeros", "constant", "disjoint"]
-)
+POOR = {"zeros": np.zeros((6, 3)), "constant": np.ones((6, 3)), "disjoint": np.eye(6)[:, :3]}
+
+
+@pytest.mark.parametrize(("X", "loss", "fit_intercept"), crossed(POOR, LOSSES, [False, True]))
 def test_matrices_with_nothing_to_learn_from(X: np.ndarray, loss: Loss, fit_intercept: bool) -> None:
     y = np.array([1.0, -1.0, 1.0, 1.0, -1.0, 1.0])
     y = y + 1.0 if loss.name == "poisson" else y

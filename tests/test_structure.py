@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from cases import crossed
 from diht import (
     Problem,
     SparseClassifier,
@@ -155,15 +156,7 @@ def test_what_screening_requires_is_no_reason_for_more_features_than_are_allowed
 KS, LAMS = (1, 2, 3), (0.003, 0.3)
 
 
-# Every kind and every loss in half of them.
-PATHS = [
-    pytest.param(kind, loss, id=f"{kind}-{loss.name}", marks=() if (i + j) % 2 == 0 else pytest.mark.slow)
-    for i, kind in enumerate(KINDS)
-    for j, loss in enumerate(LOSSES)
-]
-
-
-@pytest.mark.parametrize(("kind", "loss"), PATHS)
+@pytest.mark.parametrize(("kind", "loss"), crossed(KINDS, LOSSES))
 def test_every_point_of_a_path_keeps_to_the_constraint_and_to_its_bound(kind: str, loss: Loss) -> None:
     results = solve_path(structured(kind, 3, loss, 1.0, True, True), KS, LAMS)
     for (k, lam), result in results.items():
@@ -187,8 +180,7 @@ def test_every_point_of_a_path_keeps_to_the_constraint_and_to_its_bound(kind: st
     assert np.mean(found) >= 5 / 6
 
 
-@pytest.mark.parametrize("solver", ["auto", "iht"])
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("loss", "solver"), crossed(["squared", "logistic"], ["auto", "iht"]))
 def test_a_path_of_many_features_is_monotone(loss: str, solver: str) -> None:
     """Large enough for working sets; every fourth column is a copy of another, with noise."""
     rng = np.random.default_rng(0)

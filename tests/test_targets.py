@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_linnerud, load_wine
 from sklearn.exceptions import DataConversionWarning
 
+from cases import crossed
 from diht import (
     Problem,
     SparseClassifier,
@@ -122,15 +123,7 @@ def draw(loss: str, seed: int, n_targets: int = 3, constraint: str = "plain") ->
     return Case(loss, X, Y, k, 10.0 ** rng.uniform(-3.0, 0.0), s / s.sum(), bool(seed % 4), settings)
 
 
-# Every loss and every constraint in half of them.
-EXACT = [
-    pytest.param(loss, constraint, marks=() if (i + j) % 2 == 0 else pytest.mark.slow)
-    for i, loss in enumerate(SMOOTH)
-    for j, constraint in enumerate(["plain", "keep", "groups", "sign"])
-]
-
-
-@pytest.mark.parametrize(("loss", "constraint"), EXACT)
+@pytest.mark.parametrize(("loss", "constraint"), crossed(SMOOTH, ["plain", "keep", "groups", "sign"]))
 def test_exact_solutions_are_those_of_enumeration(loss: str, constraint: str) -> None:
     case = draw(loss, SMOOTH.index(loss) + 10 * len(constraint), 3, constraint)
     optima = {support: case.best_on(support) for support in case.supports()}
