@@ -451,7 +451,7 @@ class RowErrors(Features):
     def matvec_error(self, w: Vector) -> float:
         r"""Bound the rounding error of every entry of ``matvec(w)``: :math:`\gamma_n \|w\| \max_i \|x_i\|`.
 
-        A product with 0 is exact, so that n is at most the number of nonzeros of w.
+        A product with 0 is exact, so that n is at most the number of nonzeros of w, and norms need to count their features only.
         """
         w = np.asarray(w, dtype=np.float64)
         n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings

@@ -15,7 +15,7 @@ from diht.design import DenseDesign, DualState, Step
 from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram, Products, gram_of
 from diht.design.scatter import Scatter
-from diht.design.spectral import bound_of, has_small_gram
+from diht.design.spectral import bound_of
 from diht.gpu.arrays import DeviceArray, fetched, pairwise_sum
 from diht.gpu.columns import DeviceColumns, DeviceView
 from diht.gpu.lines import DeviceLines
@@ -24,7 +24,7 @@ from diht.losses import Loss
 from diht.numerics import exact
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples
-from diht.samples.distant import Distant
+from diht.samples.distant import Distant, WeightedThere
 from diht.samples.memory import MemorySamples
 from diht.samples.partition import Blocks, make_blocks
 from diht.samples.remote import labelled, ranks_of
@@ -96,8 +96,8 @@ class DeviceCurvatures:
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted:
-    """Rows with their weights, as the bound on their spectral norm takes them."""
+class _Weighted(WeightedThere):
+    """Those on a device."""
 
     samples: TorchSamples
     rows: Tensor | None
@@ -106,21 +106,6 @@ class _Weighted:
     def shape(self) -> tuple[int, int]:
         """The number of the rows, and of the columns."""
         return self.samples.size if self.rows is None else len(self.rows), self.samples.design.shape[1]
-
-    @property
-    def center(self) -> Vector | None:
-        """What is subtracted from the columns on the way."""
-        return self.samples.center_of
-
-    @property
-    def scale(self) -> Vector | None:
-        """What the columns are divided by on the way."""
-        return self.samples.scale_of
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the Gram matrix of the columns costs next to nothing."""
-        return has_small_gram(*self.shape)
 
     @property
     def _s(self) -> Tensor:
