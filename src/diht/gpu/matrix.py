@@ -228,7 +228,7 @@ class Dense(Matrix):
 
     def column_spread(self, c: Tensor, center: Tensor | None) -> Tensor:
         """Compute ``sum_i c_i (x_ij - center_j)^2`` for every column j."""
-        if self._kernels and self.X.stride(1) == 1:
+        if kernels.take(self.X) and self.X.stride(1) == 1:
             return kernels.dense_spread(self.X, c, self._zeros(self.shape[1]) if center is None else center)
         g = self._zeros(self.shape[1])
         for part in self.chunks():

@@ -87,8 +87,7 @@ class DeviceCurvatures:
 
     def gram_diagonal(self) -> Vector:
         """Return the diagonal."""
-        center = np.zeros(self.samples.design.shape[1]) if self.center is None else self.center
-        return self.samples.spread_about(self.c, center)
+        return self.samples.spread_about(self.c, self.center)
 
     def charge(self, design: Any) -> None:
         """Count a read of the columns."""
@@ -503,11 +502,13 @@ class TorchSamples(Distant):
             mean, variance = mean / self.scale_of, variance / self.scale_of**2
         return mean, variance
 
-    def spread_about(self, c: Tensor, center: Vector) -> Vector:
-        """Compute ``sum_i c_i (x_ij - center_j)^2`` for every column j."""
-        raw = center if self.scale_of is None else center * self.scale_of
-        raw = raw if self.center_of is None else raw + self.center_of
-        spread = as_numpy(self.matrix.column_spread(c, on_device(raw, self.device)))
+    def spread_about(self, c: Tensor, center: Vector | None) -> Vector:
+        """Compute ``sum_i c_i (x_ij - center_j)^2``, or that of the squares, for every column j."""
+        raw = self.center_of
+        if center is not None:
+            own = center if self.scale_of is None else center * self.scale_of
+            raw = own if raw is None else own + raw
+        spread = as_numpy(self.matrix.column_spread(c, self._on_device(raw)))
         spread[self.zeros_of] = 0.0
         return spread if self.scale_of is None else spread / self.scale_of**2
 
@@ -523,13 +524,21 @@ class TorchSamples(Distant):
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one; all rows of it or some."""
         self.design.count(1.0)
         d, about = self.design.shape[1], self._on_device(center)
+        half = d // 2
         at = slice(None) if chosen is None else on_device(np.asarray(chosen, dtype=np.int64), self.device)
         total = torch.zeros((d if chosen is None else len(chosen), d), dtype=torch.float64, device=self.device)
         plain = self.center_of is None and self.scale_of is None and isinstance(self.matrix, Dense)
         for rows in self.matrix.chunks():
             Z = self.matrix.X[rows].to(torch.float64) if plain else self.dense_rows(rows)  # type: ignore[attr-defined]
             Z = Z if about is None else Z - about
-            total.addmm_((Z[:, at] * c[rows, None]).T, Z)
+            weighted = (Z[:, at] * c[rows, None]).T
+            if chosen is None:  # what is above the diagonal is below it, too
+                total[:half].addmm_(weighted[:half], Z)
+                total[half:, half:].addmm_(weighted[half:], Z[:, half:])
+            else:
+                total.addmm_(weighted, Z)
+        if chosen is None:
+            total[half:, :half] = total[:half, half:].T
         return as_numpy(total)
 
     def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
