@@ -212,7 +212,7 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
     ),
     EarlyShift: (partial(drawn, Squared(), 61, 42, 6, 0.5, 10.0, 3e-4, 221), "bound", 0.2, partial(medium, Squared())),
     RelaxationSolution: (partial(drawn, Logistic(), 79, 73, 4, 0.9, 10.0, 4e-3, 373), "bound", 0.3, None),
-    RelaxationRounding: (partial(drawn, Squared(), 37, 118, 5, 0.5, 10.0, 2e-3, 192), "objective", 0.5, None),
+    RelaxationRounding: (partial(drawn, Huber(), 27, 45, 7, 0.9, 10.0, 6e-3, 167), "objective", 0.5, None),
     Swaps: (partial(drawn, Huber(), 25, 119, 8, 0.0, 10.0, 1e-3, 326), "objective", 0.5, None),
     Shift: (partial(drawn, Squared(), 50, 71, 3, 0.5, 0.5, 1.5, 96), "bound", 0.01, partial(medium, Logistic())),
     Continuation: (partial(drawn, Huber(), 22, 99, 7, 0.0, 2.0, 1e-3, 32), "objective", 0.1, None),

@@ -52,6 +52,47 @@ def close(a, b, scale=1.0):
     np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12 * scale)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_compiled_sums_equal_those_of_numpy(dtype, cutting, monkeypatch):
+    X, s = matrix(n=230).astype(dtype), np.random.default_rng(1).dirichlet(np.ones(230))
+
+    def sums():
+        design = as_design(X, n_threads=3)
+        view = AffineView(design, X.mean(axis=0), 1.0 + X.std(axis=0))
+        return *design.moments(s), design.spread(s, np.zeros(D)), design.row_norms_sq(), view.row_norms_sq()
+
+    plain = sums()
+    monkeypatch.setattr("diht.design.dense.LONG", 0)
+    for own, expected in zip(sums(), plain, strict=True):
+        np.testing.assert_allclose(own, expected, rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_dense_copy_keeps_its_threads(dtype, cutting):
+    X = matrix().astype(dtype)
+    formed = as_design(X, n_threads=3).formed()
+    assert formed.n_threads == 3
+    np.testing.assert_array_equal(formed.toarray(), X.astype(np.float64))
+
+
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_precise_predictions_of_sparse_rows_read_stored_entries_alone(form, monkeypatch):
+    rng = np.random.default_rng(3)
+    A = matrix(n=60, d=300) * (rng.random((60, 1)) < rng.random(300))  # rows of many lengths
+    A[7] = 0.0
+    coef = rng.normal(size=300) * 10.0 ** rng.integers(-9, 9, 300)
+    design, y = as_design(sp.csr_array(A).asformat(form)), rng.normal(size=60)
+    monkeypatch.setattr(base_module, "PRECISE_ENTRIES", 500)
+    u, error = design.predictions(coef, 2.0, less=(y,))
+    for row, t, found, e in zip(A, y, u, error, strict=True):
+        exactly = 2 - Fraction(t) + sum(Fraction(a) * Fraction(c) for a, c in zip(row, coef, strict=True))
+        assert abs(Fraction(found) - exactly) <= Fraction(e)
+    seen = [(rows, part.size) for rows, part, _ in design.terms(coef, 500)]
+    assert sorted(np.concatenate([rows for rows, _ in seen])) == list(range(60))
+    assert max(size for _, size in seen) <= 500
+    assert sum(size for _, size in seen) < 2 * np.count_nonzero(A)
+
+
 # Products
 
 

@@ -6,7 +6,7 @@ A solver speaks to :class:`Design` only: it never indexes X and never asks how o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -33,6 +33,8 @@ SMALLEST = 2.0**-1074  # the spacing of subnormal numbers: what a product that u
 ENTRIES_PER_THREAD = 60_000
 # Entries of the rows that are gathered and scattered together where a step cannot run inside a kernel: they stay in the cache.
 ENTRIES_PER_CHUNK = 100_000
+# Entries, and rows at least, of which predictions are computed in twice the precision at a time.
+PRECISE_ENTRIES, FEWEST_ROWS = 2_000_000, 500
 # Entries of columns that are looked at together.
 ENTRIES_TOGETHER = 10_000_000
 
@@ -273,7 +275,7 @@ class Design(Features):
         """Return the same matrix dense, in float64, for products with few features; itself if it is such."""
         from diht.design.dense import DenseDesign
 
-        return DenseDesign(self.toarray(copy=False))
+        return DenseDesign(self.toarray(copy=False), self.n_threads)
 
     def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one; for few features.
@@ -342,20 +344,26 @@ class Design(Features):
         With k nonzero coefficients the error is at most :math:`u |u_i| + \gamma_k^2 \sum_j |x_{ij}| |\mathrm{coef}_j|`.
         """
         support = np.flatnonzero(coef)
-        part, values = self.stored.columns(support), np.append(np.asarray(coef[support], dtype=np.float64), intercepts)
-        n = self.shape[0]
-        u, error = np.empty(n), np.empty(n)
-        values = np.append(values, np.full(len(less), -1.0))
-        for first in range(0, n, ENTRIES_PER_CHUNK):
-            rows = np.arange(first, min(first + ENTRIES_PER_CHUNK, n))
-            ones = np.ones((len(rows), len(intercepts)))
-            A = np.column_stack([part.toarray(rows), ones, *(vector[rows] for vector in less)])
-            u[rows] = exact.matmul(A, values[:, None])[0][:, 0]
-            error[rows] = np.abs(A) @ np.abs(values)
-        square = float(gamma(len(values) + 4)) ** 2
+        part, coef = self.stored.columns(support), np.asarray(coef, dtype=np.float64)
+        u, error = np.empty(self.shape[0]), np.empty(self.shape[0])
+        others = np.append(intercepts, np.full(len(less), -1.0))
+        for rows, A, B in part.terms(coef[support], PRECISE_ENTRIES):
+            beside = np.column_stack([np.ones((len(rows), len(intercepts))), *(vector[rows] for vector in less)])
+            A, B = np.hstack([A, beside]), np.hstack([B, np.broadcast_to(others, beside.shape)])
+            u[rows] = exact.dots(A, B)
+            error[rows] = np.einsum("ij,ij->i", np.abs(A), np.abs(B))
+        square = float(gamma(len(support) + len(others) + 4)) ** 2
         with np.errstate(over="ignore", invalid="ignore"):
             error = 4.0 * square * error + 2.0 * UNIT * np.abs(u) + 8.0 * (len(support) + 1) * SMALLEST
         return u, error
+
+    def terms(self, w: Vector, most: int) -> Iterator[tuple[Index, Vector, Vector]]:
+        """Yield all rows, some at a time, with their entries and, in the same places, the coefficients of these."""
+        n, d = self.shape
+        step = max(FEWEST_ROWS, most // max(1, d))
+        for first in range(0, n, step):
+            A = self.toarray(rows := np.arange(first, min(first + step, n)))
+            yield rows, A, np.broadcast_to(w, A.shape)
 
     @property
     def data_dtype(self) -> np.dtype[Any]:

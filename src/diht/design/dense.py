@@ -216,7 +216,7 @@ class DenseDesign(StoredDesign):
 
     def formed(self) -> DenseDesign:
         """Return the matrix itself if it is of float64."""
-        return self if self.dtype == np.float64 else DenseDesign(self.toarray())
+        return self if self.dtype == np.float64 else DenseDesign(self.toarray(), self.n_threads)
 
     def hessian(self, c: Vector, center: Vector | None = None) -> Vector:
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one."""
@@ -261,7 +261,11 @@ class DenseDesign(StoredDesign):
     def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
         """Return the rows as a float64 array; without `copy` the stored one if it is such."""
         X = self._X if rows is None else self._X[rows]
-        return np.array(X, dtype=np.float64) if copy else np.asarray(X, dtype=np.float64)
+        if rows is not None or (not copy and self.dtype == np.float64):
+            return np.array(X, dtype=np.float64) if copy else np.asarray(X, dtype=np.float64)
+        out = np.empty_like(self._X, dtype=np.float64)
+        run_parts(lambda start, stop: np.copyto(out[start:stop], self._X[start:stop]), self._parts(self.shape[0]))
+        return out
 
     def is_nonnegative(self) -> bool:
         """Whether no entry is negative."""
@@ -279,7 +283,13 @@ class DenseDesign(StoredDesign):
         return range(0, self.shape[0], self._chunk_rows())
 
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
-        norms = np.empty(self.shape[0])
+        (n, d), norms = self.shape, np.empty(self.shape[0])
+        if self._by_rows and self.long_products:
+            from diht.design import kernels
+
+            known = frozen(np.zeros(d) if center is None else center), frozen(np.ones(d) if scale is None else scale)
+            run_parts(lambda i, j: kernels.dense_row_norms_sq(self._X, i, j, *known, norms), self._parts(n))
+            return norms
 
         def square(chunk: Vector, rows: slice) -> float:
             if center is not None:
@@ -296,6 +306,9 @@ class DenseDesign(StoredDesign):
         return self._summed(lambda chunk, rows: s[rows] @ np.subtract(chunk, center, out=chunk))
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
+        if self._by_rows and self.long_products:
+            return self._deviations(s, np.zeros(self.shape[1]) if center is None else center)[1]
+
         def squares(chunk: Vector, rows: slice) -> Vector:
             if center is not None:
                 chunk -= center
@@ -304,11 +317,26 @@ class DenseDesign(StoredDesign):
         return self._summed(squares)
 
     def _deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
+        if self._by_rows and self.long_products:
+            return self._compiled_deviations(frozen(s), frozen(center))
+
         def sums(chunk: Vector, rows: slice) -> Vector:
             chunk -= center
             return np.array([s[rows] @ chunk, s[rows] @ np.square(chunk, out=chunk)])
 
         left, spread = self._summed(sums, 2)
+        return left, spread
+
+    def _compiled_deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
+        """Do so without numpy's calls on chunks, for which many threads would wait on each other."""
+        from diht.design import kernels
+
+        def part(start: int, stop: int) -> Vector:
+            sums = np.zeros((2, self.shape[1]))
+            kernels.dense_deviations(self._X, start, stop, s, center, sums)
+            return sums
+
+        left, spread = _total(run_parts(part, self._parts(self.shape[0])))
         return left, spread
 
     def _summed(self, term: Callable[[Vector, slice], Any], *several: int) -> Vector:

@@ -580,6 +580,37 @@ def dense_add(X: Array, rows: Array, start: Integer, stop: Integer, c: Array, g:
             dense_row_add(X[rows[r] if rows.size > 0 else r], c[r], g)
 
 
+@jit_reassociated
+def dense_row_norms_sq(X: Array, start: Integer, stop: Integer, center: Array, scale: Array, out: Array) -> None:
+    """``out_i = sum_j ((x_ij - center_j) / scale_j)^2`` of some rows."""
+    for i in range(start, stop):
+        x, total = X[i], 0.0
+        for j in range(x.size):
+            z = (x[j] - center[j]) / scale[j]
+            total += z * z
+        out[i] = total
+
+
+@jit
+def dense_deviations(X: Array, start: Integer, stop: Integer, s: Array, center: Array, sums: Array) -> None:
+    """Add ``s_i (x_ij - center_j)`` and ``s_i (x_ij - center_j)^2`` of some rows to the rows of sums, a hundred at a time."""
+    some = np.empty_like(sums)
+    for begin in range(start, stop, 100):
+        some[:] = 0.0
+        for i in range(begin, min(begin + 100, stop)):
+            add_deviations(X[i], s[i], center, some[0], some[1])
+        sums += some
+
+
+@jit
+def add_deviations(x: Array, s: float, center: Array, left: Array, spread: Array) -> None:
+    """Do so for one row."""
+    for j in range(x.size):
+        v = x[j] - center[j]
+        left[j] += s * v
+        spread[j] += s * v * v
+
+
 @jit
 def dense_step(
     X: Array, rows: Array, start: Integer, stop: Integer, w: Array, offset: float, samples: Any, codes: Any, g: Array

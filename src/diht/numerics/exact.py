@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CLEAR", "dot", "matmul", "total", "two_product", "two_sum"]
+__all__ = ["CLEAR", "dot", "dots", "matmul", "total", "two_product", "two_sum"]
 
 Vector = NDArray[np.float64]
 
@@ -62,6 +62,17 @@ def total(values: Vector) -> tuple[float, float]:
         low += float(errors.sum())
     high = float(values.sum())
     return high, low
+
+
+def dots(A: Vector, B: Vector) -> Vector:
+    """Return the product of each row of A with the row of B, summed in twice the precision."""
+    high, low = np.zeros(len(A)), np.zeros(len(A))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for a, b in zip(A.T, B.T, strict=True):
+            term, error = two_product(a, b)
+            high, rest = two_sum(high, term)
+            low += error + rest
+        return np.asarray(high + low)
 
 
 def matmul(A: Vector, B: Vector) -> tuple[Vector, Vector]:

@@ -171,7 +171,7 @@ class NewtonEngine(Engine):
         if features is not None:
             problem.design.count_reads_of(part.design)
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
-        self.rough = None if known is None or features is None else known.among(features)
+        self.rough = None if known is None else known.among(features)
         self.hessian: Vector | None = None  # of the last quadratic model, where a larger working set asks for it
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
@@ -431,9 +431,9 @@ class KnownHessian:
     features: Indices
     matrix: Vector
 
-    def among(self, features: Indices) -> KnownHessian:
-        """Return the same with places among more features, both ascending, in place of their numbers."""
-        return KnownHessian(np.searchsorted(features, self.features), self.matrix)
+    def among(self, features: Indices | None) -> KnownHessian:
+        """Return the same with places among more features, both ascending, or all, in place of their numbers."""
+        return self if features is None else KnownHessian(np.searchsorted(features, self.features), self.matrix)
 
     def write(self, H: Vector, diagonal: Vector) -> None:
         """Write the Hessian of all features, which has this diagonal elsewhere."""

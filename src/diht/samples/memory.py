@@ -202,7 +202,8 @@ class MemorySamples(Samples):
 
     def largest_entries(self) -> Vector:
         """Return the largest entry, in size, of every column."""
-        return np.asarray(np.abs(self.design.toarray(copy=False)).max(axis=0, initial=0.0))
+        X = self.design.toarray(copy=False)
+        return np.asarray(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)))
 
     def formed(self) -> MemorySamples:
         """Return the samples with X dense, in float64; as they are where X is far."""

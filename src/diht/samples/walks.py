@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from diht.design.entries import Entries, SparseEntries
 from diht.numerics.threads import run_parts
@@ -20,7 +21,7 @@ Matrix = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _SPARSE = 0.25  # share of numbers that differ from the most frequent row up to which only these are read
-_ENTRIES_EACH = 20_000  # entries that are worth a thread
+_WORTH = 20_000  # operations that are worth a thread: an entry is one, and each column has its small system
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +67,12 @@ class Walks:
         differs, none = distinct != origin, np.empty(0, dtype=np.int64)
         parts: tuple[Any, ...]
         if np.count_nonzero(differs) <= _SPARSE * distinct.size:
-            apart, (columns, rows) = distinct - origin, np.nonzero(differs.T)
-            by_row = apart[differs], np.nonzero(differs)[1], _starts(np.count_nonzero(differs, axis=1))
-            parts = *by_row, rows, _starts(np.bincount(columns, minlength=Y.shape[1]))
-            around.vectors[2] = np.abs(apart).max(axis=0, initial=0.0)
+            rows, columns = np.nonzero(differs)
+            values, starts = distinct[differs] - origin[columns], _starts(np.bincount(rows, minlength=len(distinct)))
+            by_column = csr_array((values, columns, starts), shape=distinct.shape).tocsc()
+            own = by_column.indices.astype(np.int64), by_column.indptr.astype(np.int64)
+            parts = values, columns, starts, *own
+            around.vectors[2] = np.maximum(distinct.max(axis=0) - origin, origin - distinct.min(axis=0))
         else:
             parts, origin = (distinct, none, none, none, none), np.zeros(Y.shape[1])
         self._Y = tuple(_of_one_type(part) for part in parts)
@@ -126,7 +129,8 @@ class Walks:
         else:
             x, rows, starts = entries.x, entries.rows, entries.starts
         bounds, t = np.full(m, -np.inf), t.copy()
-        n_parts = max(1, min(self._n_threads, len(x) // _ENTRIES_EACH))
+        work_of_all = len(x) + m * self._model[5].size ** 2
+        n_parts = max(1, min(self._n_threads, m, work_of_all // _WORTH))
         parts = [(x, rows, starts, self._whole, np.arange(part, m, n_parts), g, t, bounds) for part in range(n_parts)]
         return Found(bounds, t, sum(run_parts(work, parts)))
 

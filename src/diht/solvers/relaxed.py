@@ -105,13 +105,13 @@ class Relaxed(Solver):
             state.bound, state.rule = bound, engine.rule
             if state.rule is not None and state.features is not None:
                 state.rule = state.rule.among(state.features, problem.shape[1])
-        hessian = _known_hessian(problem, state)
+        hessian = _known_hessian(state)
         missing = _missing(problem, state.features, state.g, _GROWTH if hessian is None else _ROUGH_GROWTH)
         gap = engine.value - state.bound.value
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
         if len(missing):
             w = self.relaxed_model(problem, state)
-            state.features = np.union1d(state.features, missing)  # type: ignore[arg-type]
+            state.features = _grown(problem, np.union1d(state.features, missing))  # type: ignore[arg-type]
             state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, hessian)
 
     def relaxed_model(self, problem: Problem, state: RelaxedState) -> Vector:
@@ -167,11 +167,19 @@ def _leading(problem: Problem, g: Vector, size: int) -> Indices | None:
     return features if len(outside) or problem.design.fraction(features) <= _WORTHWHILE else None
 
 
-def _known_hessian(problem: Problem, state: RelaxedState) -> KnownHessian | None:
+def _known_hessian(state: RelaxedState) -> KnownHessian | None:
     """Return that of the working set, where there is one, unless it has misled before."""
     state.rough = state.rough and not state.engine.misled
     known = state.engine.last_hessian() if state.rough else None
     return None if known is None or state.features is None else KnownHessian(state.features, known)
+
+
+def _grown(problem: Problem, features: Indices) -> Indices | None:
+    """Return a working set, or None, for all features, where it has most of X and the same engine takes all."""
+    d, outside = problem.shape[1], problem.constraint.free(problem.shape[1])[2]
+    if len(outside) or problem.design.is_far or problem.design.fraction(features) <= _WORTHWHILE:
+        return features
+    return None if newton_pays(problem, d) >= newton_pays(problem, len(features)) else features
 
 
 def _missing(problem: Problem, features: Indices | None, g: Vector, growth: int) -> Indices:

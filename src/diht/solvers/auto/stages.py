@@ -171,7 +171,7 @@ def _first_step(problem: Problem, state: AutoState) -> Vector:
 
 
 class ForwardSelection(Stage):
-    """Add features one by one, then swap, before the relaxation: under a weak ridge that is loose and slow."""
+    """Add features one by one, swap, and perturb in a small X, before the relaxation: under a weak ridge that is loose and slow."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
@@ -181,6 +181,9 @@ class ForwardSelection(Stage):
         """Improve the incumbent or the bound."""
         state.select_forward(state.first_b)
         yield
+        if state.profile.is_small and state.profile.is_quadratic:  # takes a part of the relaxation's time
+            state.search_best()
+            yield
 
 
 # ---------------------------------------------------------------------------------------------------------------------
