@@ -158,15 +158,11 @@ def beside(n: int, d: int, times: int) -> None:
     taken, result = seconds(lambda: solve(Problem(X, labels, "logistic", 20, 1e-2)), 3)
     print(f"  host: {taken:.3f} s, objective {result.objective:.8f}, gap {result.relative_gap:.1e}", flush=True)
     largest = float(np.abs(X.T @ labels.astype(np.float32)).max()) / (2.0 * n)
-    model = LogisticRegression(
-        C=1.0 / (0.5 * largest * n), l1_ratio=1.0, solver="saga", tol=1e-3, max_iter=100, n_jobs=-1
-    )
+    model = LogisticRegression(C=1.0 / (0.5 * largest * n), l1_ratio=1.0, solver="liblinear", tol=1e-2)
     start = time.perf_counter()
     model.fit(X, labels)
-    used, epochs = int(np.count_nonzero(model.coef_)), int(model.n_iter_[0])
-    print(
-        f"  scikit-learn, L1, saga: {time.perf_counter() - start:.1f} s, {used} features, {epochs} epochs", flush=True
-    )
+    used = int(np.count_nonzero(model.coef_))
+    print(f"  scikit-learn, L1, liblinear: {time.perf_counter() - start:.1f} s, {used} features", flush=True)
 
 
 def main() -> None:

@@ -1,5 +1,7 @@
 """What `tests/test_gpu_kernels.py` runs in a process of its own: every Triton kernel beside float64 sums of numpy's."""
 
+from math import fsum
+
 import numpy as np
 import scipy.sparse as sp
 import torch
@@ -32,7 +34,14 @@ def dense(n: int, d: int, order: str) -> None:
     A, held = X.astype(np.float64), there(X) if order == "C" else there(X.T).T
     M, w, c, m = Dense(held), RNG.normal(size=d), RNG.normal(size=n), RNG.normal(size=d)
     close(lambda: M.matvec(there(w)), A @ w, np.abs(A) @ np.abs(w))
+    some = RNG.permutation(d)[: d // 2 + 1]
+    close(lambda: M.matvec_of(there(some), there(w[some])), A[:, some] @ w[some], np.abs(A[:, some]) @ np.abs(w[some]))
+    close(lambda: M.row_squares_of(there(some)), (A[:, some] ** 2).sum(axis=1), (A[:, some] ** 2).sum(axis=1))
     close(lambda: M.rmatvec(there(c)), A.T @ c, np.abs(A).T @ np.abs(c))
+    if order == "C":
+        sums = np.array([fsum(column) for column in (A**2).T.tolist()])
+        close(lambda: M.rmatvec_and_squares(there(c))[0], A.T @ c, np.abs(A).T @ np.abs(c))
+        close(lambda: M.rmatvec_and_squares(there(c))[1], sums, sums)
     squares = (A - m) ** 2
     close(lambda: M.column_spread(there(c**2), there(m)), c**2 @ squares, c**2 @ squares)
     close(lambda: M.row_spread(there(m), None), squares.sum(axis=1), squares.sum(axis=1))

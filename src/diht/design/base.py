@@ -438,6 +438,10 @@ class RowErrors(Features):
     def largest_row_norm(self) -> float:
         """Return the largest Euclidean norm of a row."""
 
+    def row_norm_over(self, features: Index) -> float:
+        """Return an upper bound on the norms of the rows over some features."""
+        return self.largest_row_norm()
+
     def rmatvec_error(self, norm_c: float) -> Vector:
         r"""Bound the rounding error of every entry of ``rmatvec(c)``.
 
@@ -455,11 +459,11 @@ class RowErrors(Features):
     def matvec_error(self, w: Vector) -> float:
         r"""Bound the rounding error of every entry of ``matvec(w)``: :math:`\gamma_n \|w\| \max_i \|x_i\|`.
 
-        A product with 0 is exact, so that n is at most the number of nonzeros of w.
+        A product with 0 is exact, so that n is at most the number of nonzeros of w, and norms need to count their features only.
         """
         w = np.asarray(w, dtype=np.float64)
         n = min(self._max_row_count(), int(np.count_nonzero(w))) + 4 + self.roundings
-        norm = float(np.linalg.norm(w)) * self.largest_row_norm()
+        norm = float(np.linalg.norm(w)) * self.row_norm_over(np.flatnonzero(w))
         return float(gamma(n) * norm * (1.0 + 4.0 * gamma(max(n, w.size))) + n * SMALLEST)
 
 

@@ -163,7 +163,7 @@ class AffineErrors(Features):
         raw, _ = self._raw(w)
         n = int(np.count_nonzero(raw))
         error = self.base.matvec_error(raw)
-        size = float(np.linalg.norm(raw)) * self.base.largest_row_norm()
+        size = float(np.linalg.norm(raw)) * self.base.row_norm_over(np.flatnonzero(raw))
         if self.center is not None:
             shift = float(np.abs(self.center) @ np.abs(raw))
             error += float(gamma(n + 4)) * shift

@@ -118,6 +118,15 @@ class DeviceColumns(_Costs, RowErrors):
         norms: Vector = np.sqrt(as_numpy(self.matrix.column_spread(self._ones, None)))
         return norms
 
+    def first_product(self, c: Any) -> Any:
+        """Return ``X'c`` of the first vector, and have the norms of the columns from the same read; None where that is two."""
+        both = None if "_norms" in self.__dict__ else self.matrix.rmatvec_and_squares(c)
+        if both is None:
+            return None
+        self.count(1.0)
+        self._norms = np.sqrt(as_numpy(both[1]))
+        return both[0]
+
     @property
     def _ones(self) -> Any:
         return on_device(np.ones(self.shape[0]), self.matrix.device)
@@ -164,6 +173,13 @@ class DeviceColumns(_Costs, RowErrors):
     def largest_row_norm(self) -> float:
         """Return the largest Euclidean norm of a row."""
         return self._largest_row
+
+    def row_norm_over(self, features: Indices) -> float:
+        """Return the largest norm of a row over some features, where they alone are read; else over all."""
+        if self.matrix.is_sparse or self.matrix.is_far or not len(features):
+            return self._largest_row if len(features) else 0.0
+        self.count(self.fraction(features))
+        return float(self.matrix.row_squares_of(on_device(features, self.matrix.device)).max().sqrt())
 
 
 class DeviceView(_Costs, DistantView):

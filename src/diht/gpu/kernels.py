@@ -19,7 +19,9 @@ __all__ = [
     "block_sums",
     "central_slopes",
     "dense_matvec",
+    "dense_matvec_of",
     "dense_rmatvec",
+    "dense_rmatvec_and_squares",
     "dense_row_spread",
     "dense_spread",
     "take",
@@ -83,11 +85,25 @@ def dense_rmatvec(X: Tensor, c: Tensor) -> Tensor:
     return triton_kernels.rmatvec(X, c) if X.stride(1) == 1 else triton_kernels.matvec(X.T, c.contiguous())
 
 
-def dense_row_spread(X: Tensor, w: Tensor, center: Tensor) -> Tensor:
-    """Compute ``sum_j w_j (x_ij - center_j)^2`` for an X whose rows are contiguous."""
+def dense_matvec_of(X: Tensor, features: Tensor, w: Tensor) -> Tensor:
+    """Compute the product of some columns with w, for an X whose rows are contiguous."""
     from diht.gpu import triton_kernels
 
-    return triton_kernels.matvec(X, w, center)
+    return triton_kernels.matvec(X, w, features=features)
+
+
+def dense_rmatvec_and_squares(X: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute ``X' c`` and ``sum_i x_ij^2`` in one read, for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.rmatvec_and_squares(X, c)
+
+
+def dense_row_spread(X: Tensor, w: Tensor, center: Tensor, features: Tensor | None = None) -> Tensor:
+    """Compute ``sum_j w_j (x_ij - center_j)^2``, over all columns or some, for an X whose rows are contiguous."""
+    from diht.gpu import triton_kernels
+
+    return triton_kernels.matvec(X, w, center, features)
 
 
 def dense_spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:

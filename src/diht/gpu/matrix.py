@@ -69,6 +69,18 @@ class Matrix(ABC):
     def rmatvec(self, c: Tensor, rows: Tensor | None = None) -> Tensor:
         """Compute ``X' c``, or ``X[rows]' c``."""
 
+    def rmatvec_and_squares(self, c: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Compute ``X' c`` and ``sum_i x_ij^2``; None where that takes more than one read."""
+        return None
+
+    def matvec_of(self, features: Tensor, w: Tensor) -> Tensor:
+        """Compute the product of some columns with w."""
+        return self.columns(features).matvec(w)
+
+    def row_squares_of(self, features: Tensor) -> Tensor:
+        """Compute ``sum_j x_ij^2`` over some columns for every row i."""
+        return self.columns(features).row_spread(None, None)
+
     @abstractmethod
     def columns(self, features: Tensor) -> Matrix:
         """Return a copy of some columns."""
@@ -167,6 +179,25 @@ class Dense(Matrix):
             g += self.X[part].to(torch.float64).T @ c[part]
         return g
 
+    def rmatvec_and_squares(self, c: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Compute ``X' c`` and ``sum_i x_ij^2``; None where that takes more than one read."""
+        if not (self._kernels and self.X.stride(1) == 1):
+            return None
+        return kernels.dense_rmatvec_and_squares(self.X, c)
+
+    def matvec_of(self, features: Tensor, w: Tensor) -> Tensor:
+        """Compute the product of some columns with w."""
+        if self._kernels and self.X.stride(1) == 1:
+            return kernels.dense_matvec_of(self.X, features, w)
+        return super().matvec_of(features, w)
+
+    def row_squares_of(self, features: Tensor) -> Tensor:
+        """Compute ``sum_j x_ij^2`` over some columns for every row i."""
+        if self._kernels and self.X.stride(1) == 1:
+            zeros = self._zeros(len(features))
+            return kernels.dense_row_spread(self.X, zeros + 1.0, zeros, features)
+        return super().row_squares_of(features)
+
     def columns(self, features: Tensor) -> Dense:
         """Return a copy of some columns."""
         return Dense(torch.index_select(self.X, 1, features))
@@ -197,7 +228,7 @@ class Dense(Matrix):
 
     def column_spread(self, c: Tensor, center: Tensor | None) -> Tensor:
         """Compute ``sum_i c_i (x_ij - center_j)^2`` for every column j."""
-        if self._kernels and self.X.stride(1) == 1:
+        if kernels.take(self.X) and self.X.stride(1) == 1:
             return kernels.dense_spread(self.X, c, self._zeros(self.shape[1]) if center is None else center)
         g = self._zeros(self.shape[1])
         for part in self.chunks():

@@ -15,7 +15,7 @@ from diht.design import DenseDesign, DualState, Step
 from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram, Products, gram_of
 from diht.design.scatter import Scatter
-from diht.design.spectral import bound_of, has_small_gram
+from diht.design.spectral import bound_of
 from diht.gpu.arrays import DeviceArray, fetched, pairwise_sum
 from diht.gpu.columns import DeviceColumns, DeviceView
 from diht.gpu.lines import DeviceLines
@@ -24,7 +24,7 @@ from diht.losses import Loss
 from diht.numerics import exact
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples
-from diht.samples.distant import Distant
+from diht.samples.distant import Distant, WeightedThere
 from diht.samples.memory import MemorySamples
 from diht.samples.partition import Blocks, make_blocks
 from diht.samples.remote import labelled, ranks_of
@@ -38,6 +38,7 @@ Tensor: TypeAlias = Any  # torch.Tensor
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
 _BLOCK = 65_536  # rows whose products are added up first: the error of a sum grows with the number of its terms
+_FEW = 0.1  # share of the columns up to which they alone are read: eight entries of a row are loaded together
 _REMEMBERED = 3  # vectors whose product with X' is kept: bounds, screening and certificates ask for it again
 _NO_INDEX: Indices = np.empty(0, dtype=np.int64)
 
@@ -86,8 +87,7 @@ class DeviceCurvatures:
 
     def gram_diagonal(self) -> Vector:
         """Return the diagonal."""
-        center = np.zeros(self.samples.design.shape[1]) if self.center is None else self.center
-        return self.samples.spread_about(self.c, center)
+        return self.samples.spread_about(self.c, self.center)
 
     def charge(self, design: Any) -> None:
         """Count a read of the columns."""
@@ -95,8 +95,8 @@ class DeviceCurvatures:
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted:
-    """Rows with their weights, as the bound on their spectral norm takes them."""
+class _Weighted(WeightedThere):
+    """Those on a device."""
 
     samples: TorchSamples
     rows: Tensor | None
@@ -105,21 +105,6 @@ class _Weighted:
     def shape(self) -> tuple[int, int]:
         """The number of the rows, and of the columns."""
         return self.samples.size if self.rows is None else len(self.rows), self.samples.design.shape[1]
-
-    @property
-    def center(self) -> Vector | None:
-        """What is subtracted from the columns on the way."""
-        return self.samples.center_of
-
-    @property
-    def scale(self) -> Vector | None:
-        """What the columns are divided by on the way."""
-        return self.samples.scale_of
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the Gram matrix of the columns costs next to nothing."""
-        return has_small_gram(*self.shape)
 
     @property
     def _s(self) -> Tensor:
@@ -189,6 +174,11 @@ class TorchSamples(Distant):
 
     def __reduce__(self) -> Any:
         raise TypeError("samples that live on a device cannot be sent or stored")
+
+    @property
+    def rough_hessians(self) -> bool:  # type: ignore[override]
+        """Whether they are not few, and on a GPU."""
+        return bool(self.design.is_fast)
 
     # The view of the matrix
 
@@ -356,12 +346,16 @@ class TorchSamples(Distant):
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""
         raw, shift = self.raw(w)
-        self.design.count(1.0 if support is None else self.design.fraction(support))
-        if support is None or self.matrix.is_sparse:
-            u = self.matrix.matvec(on_device(raw, self.device))
+        support = np.flatnonzero(raw) if support is None else np.asarray(support, dtype=np.int64)
+        share = self.design.fraction(support)
+        few = share <= _FEW and not (self.matrix.is_sparse or self.matrix.is_far)
+        self.design.count(share if few else 1.0)
+        if not len(support):
+            u = torch.zeros_like(self.s.tensor)
+        elif few:
+            u = self.matrix.matvec_of(on_device(support, self.device), on_device(raw[support], self.device))
         else:
-            part = self.matrix.columns(on_device(np.asarray(support, dtype=np.int64), self.device))
-            u = part.matvec(on_device(raw[support], self.device))
+            u = self.matrix.matvec(on_device(raw, self.device))
         return DeviceArray(u.add_(float(b) - shift))
 
     def pull(self, alpha: Rows) -> Vector:
@@ -374,13 +368,23 @@ class TorchSamples(Distant):
         return g.copy()
 
     def _pull(self, alpha: Tensor) -> Vector:
-        self.design.count(1.0)
         c = self.s.tensor * alpha
-        g = self.matrix.rmatvec(c)
+        g = self.design.base.first_product(c)
+        if g is None:
+            self.design.count(1.0)
+            g = self.matrix.rmatvec(c)
         if self.center_of is None:
             return self.back(as_numpy(g), 0.0)
         both = as_numpy(torch.cat([g, pairwise_sum(c)[None]]))
         return self.back(both[:-1], float(both[-1]))
+
+    def copy(self, rows: Rows) -> Rows:
+        """Return a vector that does not change when the other one does; what its product with X' is remains known."""
+        new = super().copy(rows)
+        known = [g for tensor, version, g in self._pulls if tensor is rows.tensor and version == tensor._version]
+        if known:
+            self._pulls = [(new.tensor, new.tensor._version, known[0]), *self._pulls[: _REMEMBERED - 1]]
+        return new
 
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
         """Compute ``X w`` and ``X'(s alpha)``."""
@@ -493,11 +497,13 @@ class TorchSamples(Distant):
             mean, variance = mean / self.scale_of, variance / self.scale_of**2
         return mean, variance
 
-    def spread_about(self, c: Tensor, center: Vector) -> Vector:
-        """Compute ``sum_i c_i (x_ij - center_j)^2`` for every column j."""
-        raw = center if self.scale_of is None else center * self.scale_of
-        raw = raw if self.center_of is None else raw + self.center_of
-        spread = as_numpy(self.matrix.column_spread(c, on_device(raw, self.device)))
+    def spread_about(self, c: Tensor, center: Vector | None) -> Vector:
+        """Compute ``sum_i c_i (x_ij - center_j)^2``, or that of the squares, for every column j."""
+        raw = self.center_of
+        if center is not None:
+            own = center if self.scale_of is None else center * self.scale_of
+            raw = own if raw is None else own + raw
+        spread = as_numpy(self.matrix.column_spread(c, self._on_device(raw)))
         spread[self.zeros_of] = 0.0
         return spread if self.scale_of is None else spread / self.scale_of**2
 
@@ -513,13 +519,21 @@ class TorchSamples(Distant):
         """Compute ``(X - 1 m')' diag(c) (X - 1 m')`` for a center m, or without one; all rows of it or some."""
         self.design.count(1.0)
         d, about = self.design.shape[1], self._on_device(center)
+        half = d // 2
         at = slice(None) if chosen is None else on_device(np.asarray(chosen, dtype=np.int64), self.device)
         total = torch.zeros((d if chosen is None else len(chosen), d), dtype=torch.float64, device=self.device)
         plain = self.center_of is None and self.scale_of is None and isinstance(self.matrix, Dense)
         for rows in self.matrix.chunks():
             Z = self.matrix.X[rows].to(torch.float64) if plain else self.dense_rows(rows)  # type: ignore[attr-defined]
             Z = Z if about is None else Z - about
-            total.addmm_((Z[:, at] * c[rows, None]).T, Z)
+            weighted = (Z[:, at] * c[rows, None]).T
+            if chosen is None:  # what is above the diagonal is below it, too
+                total[:half].addmm_(weighted[:half], Z)
+                total[half:, half:].addmm_(weighted[half:], Z[:, half:])
+            else:
+                total.addmm_(weighted, Z)
+        if chosen is None:
+            total[half:, :half] = total[:half, half:].T
         return as_numpy(total)
 
     def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-__all__ = ["block_sums", "central_slopes", "matvec", "rmatvec", "segment_dots", "spread"]
+__all__ = ["block_sums", "central_slopes", "matvec", "rmatvec", "rmatvec_and_squares", "segment_dots", "spread"]
 
 Tensor: TypeAlias = Any  # torch.Tensor
 
@@ -103,7 +103,7 @@ def central_slopes(u: Tensor, y: Tensor, numbers: Tensor, pieces: Any, out: Tens
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
-    X, w, m, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr
+    X, w, m, index, out, n, d, stride, ROWS: tl.constexpr, COLS: tl.constexpr, SQUARED: tl.constexpr, SOME: tl.constexpr
 ):
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows[:, None] < n
@@ -111,7 +111,10 @@ def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
     for start in range(0, d, COLS):
         cols = start + tl.arange(0, COLS)
         held = inside & (cols[None, :] < d)
-        x = tl.load(X + rows[:, None] * stride + cols[None, :], mask=held, other=0.0).to(tl.float64)
+        at = cols
+        if SOME:
+            at = tl.load(index + cols, mask=cols < d, other=0)
+        x = tl.load(X + rows[:, None] * stride + at[None, :], mask=held, other=0.0).to(tl.float64)
         if SQUARED:
             x = x - tl.load(m + cols, mask=cols < d, other=0.0)[None, :]
             x = x * x
@@ -119,15 +122,34 @@ def _matvec(  # type: ignore[no-untyped-def] # pragma: no cover
     tl.store(out + rows, tl.sum(total, 1), mask=rows < n)
 
 
-def matvec(X: Tensor, w: Tensor, center: Tensor | None = None) -> Tensor:
-    """Compute ``X w`` for an X whose rows are contiguous; with a center ``sum_j w_j (x_ij - center_j)^2``."""
-    n, d = X.shape
+def matvec(X: Tensor, w: Tensor, center: Tensor | None = None, features: Tensor | None = None) -> Tensor:
+    """Compute ``X w``, of all columns or some, rows being contiguous; with a center ``sum_j w_j (x_ij - center_j)^2``."""
+    n, d = len(X), len(w)
     m, squared = (w, False) if center is None else (center, True)
+    index, some = (w, False) if features is None else (features, True)
     out = torch.empty(n, dtype=torch.float64, device=X.device)
     cols = min(1024, max(32, triton.next_power_of_2(d)))
     rows = _TILE // cols
-    _matvec[(triton.cdiv(n, rows),)](X, w, m, out, n, d, X.stride(0), ROWS=rows, COLS=cols, SQUARED=squared)
+    kinds = {"ROWS": rows, "COLS": cols, "SQUARED": squared, "SOME": some}
+    _matvec[(triton.cdiv(n, rows),)](X, w, m, index, out, n, d, X.stride(0), **kinds)
     return out
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _rmatvec_and_squares(  # type: ignore[no-untyped-def] # pragma: no cover
+    X, c, out, squares, n, d, stride, PARTIAL: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr
+):
+    cols = tl.program_id(0) * COLS + tl.arange(0, COLS)
+    part = tl.program_id(1).to(tl.int64)
+    total, square = tl.zeros((ROWS, COLS), dtype=tl.float64), tl.zeros((ROWS, COLS), dtype=tl.float64)
+    for start in range(0, PARTIAL, ROWS):
+        rows = part * PARTIAL + start + tl.arange(0, ROWS)
+        held = (rows[:, None] < n) & (cols[None, :] < d)
+        x = tl.load(X + rows[:, None] * stride + cols[None, :], mask=held, other=0.0).to(tl.float64)
+        total += x * tl.load(c + rows, mask=rows < n, other=0.0)[:, None]
+        square += x * x
+    tl.store(out + part * d + cols, tl.sum(total, 0), mask=cols < d)
+    tl.store(squares + part * d + cols, tl.sum(square, 0), mask=cols < d)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -166,6 +188,19 @@ def _partial_sums(X: Tensor, c: Tensor, center: Tensor | None) -> Tensor:
 def rmatvec(X: Tensor, c: Tensor) -> Tensor:
     """Compute ``X' c`` for an X whose rows are contiguous."""
     return _partial_sums(X, c.contiguous(), None)
+
+
+def rmatvec_and_squares(X: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute ``X' c`` and ``sum_i x_ij^2`` in one read, for an X whose rows are contiguous."""
+    n, d = X.shape
+    cols = min(128, max(16, triton.next_power_of_2(d)))
+    parts, rows = triton.cdiv(n, _PARTIAL), _TILE // cols
+    out = torch.empty((2, parts, d), dtype=torch.float64, device=X.device)
+    kinds = {"PARTIAL": _PARTIAL, "ROWS": rows, "COLS": cols}
+    grid = triton.cdiv(d, cols), parts
+    _rmatvec_and_squares[grid](X, c.contiguous(), out[0], out[1], n, d, X.stride(0), **kinds)
+    both = out.sum(1)
+    return both[0], both[1]
 
 
 def spread(X: Tensor, c: Tensor, center: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from diht.relaxation.quadratic import Minimiser
 from diht.relaxation.smoothing import Central, Moreau
 from diht.samples import Intercept, Rows
 
-__all__ = ["Engine", "engine_for"]
+__all__ = ["Engine", "KnownHessian", "engine_for"]
 
 Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -52,12 +52,14 @@ _EXACT = 1e-12  # relative gap that rounding hides
 _PROGRESS = 0.01  # share of the gap, or of the smoothing, that a step must gain
 _IDLE = 15  # Newton steps in a row without any such gain after which there will be none: rounding keeps the gap open
 _IN_VAIN = 30  # and without one of the gap
+_ROUGH = 0.1  # share of the gap that a step by a rough Hessian may leave of it
 _INEXACT = 8  # quadratic models in a row whose solutions rounding keeps from being as accurate as the gap asks for
 
 
 class Engine(ABC):
     """A model of the relaxation on some features, and the means to improve it."""
 
+    misled = False  # whether a step by a rough Hessian failed
     many = False  # whether so many models are to come that compiled sums pay, however short
 
     def __init__(self, problem: Problem, features: Indices | None, alpha: Rows) -> None:
@@ -85,6 +87,10 @@ class Engine(ABC):
     def hides(self, gap: float) -> bool:
         """Whether a gap is so narrow that no dual point which the engine finds can close any of it."""
         return False
+
+    def last_hessian(self) -> Vector | None:
+        """Return the Hessian of its features in the last quadratic model, where samples want rough ones of larger working sets."""
+        return None
 
     def take(self, w: Vector, product: Rows, b: Intercept) -> None:
         """Take a model, given Xw, with its best intercept (searched from b)."""
@@ -149,7 +155,14 @@ class NewtonEngine(Engine):
     """
 
     def __init__(
-        self, problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, many: bool = False
+        self,
+        problem: Problem,
+        features: Indices | None,
+        alpha: Rows,
+        w: Vector,
+        b: Intercept,
+        many: bool = False,
+        known: KnownHessian | None = None,
     ) -> None:
         super().__init__(problem, features, alpha)
         part = self.samples if features is None else self.samples.columns(features)
@@ -158,6 +171,8 @@ class NewtonEngine(Engine):
         if features is not None:
             problem.design.count_reads_of(part.design)
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
+        self.rough = None if known is None else known.among(features)
+        self.hessian: Vector | None = None  # of the last quadratic model, where a larger working set asks for it
         self.largest = 0.0  # eigenvalue of the Hessian, estimated
         self.predicted = alpha  # the dual point that the last step was to lead to
         self.predicted_by: Rule | None = None  # and its rule
@@ -226,6 +241,8 @@ class NewtonEngine(Engine):
         own = feasible(problem, self.slopes(new))
         for alpha, rule in ((own, self.rule_of(new)), (self.predicted, self.predicted_by)):
             self.measure(alpha, self.part.pull(alpha), rule)
+        if self.rough is not None and self.gap > _ROUGH * self.least_gap:
+            self.rough, self.misled = None, True
         narrower = self.gap < (1.0 - _PROGRESS) * self.least_gap
         lower = model.value - new.value > _PROGRESS * self.strength * self.size > 0.0
         self.idle = 0 if narrower or lower or self.strength < strength else self.idle + 1
@@ -240,6 +257,10 @@ class NewtonEngine(Engine):
     def hides(self, gap: float) -> bool:
         """Whether it is far below what the least smoothing costs a dual point."""
         return self.strength > 0.0 and gap <= _PROGRESS * _LEAST_SMOOTHING * self.size
+
+    def last_hessian(self) -> Vector | None:
+        """Return the Hessian of the last quadratic model."""
+        return self.hessian
 
     def slopes(self, model: _Model) -> Rows:
         """Derivatives of the smoothed loss, which are in F."""
@@ -276,6 +297,8 @@ class NewtonEngine(Engine):
                 curvature = samples.full(1.0 / self.loss.mu)  # no less than the true one anywhere
             target, promised = self.minimiser(model, gradient, curvature)
             if not promised > _EXACT * abs(model.value):
+                if self.rough is not None:
+                    return self.exact_step(model)
                 break
             direction = target - model.w
             change = self.part.margins(direction)
@@ -285,6 +308,8 @@ class NewtonEngine(Engine):
                 self.predicted = self.linear_slopes(slopes, curvature, change, drift)
                 self.predicted_by = replace(self.predicted_by, step=SparseVector.of(direction), drift=drift)
             taken = self.descent(model, direction, change, drift, promised)
+            if self.rough is not None and (taken is None or taken[0] < 1.0):
+                return self.exact_step(model)
             if taken is None:
                 futile += 1  # of a descent direction a short step will do, unless rounding hides what it gains
                 if futile == _FUTILE:
@@ -296,6 +321,11 @@ class NewtonEngine(Engine):
                     return best
             curvature = self.secant(margins, change)
         return best if model.value - best.value > _EXACT * abs(model.value) else model
+
+    def exact_step(self, model: _Model) -> _Model:
+        """Do so with the Hessian itself, after a rough one has failed."""
+        self.rough, self.misled = None, True
+        return self.step(model)
 
     def descent(
         self, model: _Model, direction: Vector, change: Rows, drift: Intercept, promised: float
@@ -349,18 +379,30 @@ class NewtonEngine(Engine):
 
         return self.samples.map(mean, margins, change)
 
+    def write_hessian(self, H: Vector, curvature: Rows) -> None:
+        """Write the Hessian, or a rough one, and estimate its largest eigenvalue."""
+        centred = self.problem.fit_intercept
+        if self.rough is None:
+            H[:] = self.curved.hessian(curvature, centred)
+            size = float(np.abs(H).sum(axis=1).max(initial=0.0)) / max(1.0, np.sqrt(len(H)))
+        else:
+            diagonal = self.part.curvature(curvature, centred).gram_diagonal()
+            self.rough.write(H, diagonal)
+            size = float(diagonal.max())
+        self.largest = max(self.largest, size)
+        self.hessian = H if self.samples.rough_hessians else None
+
     def minimiser(self, model: _Model, gradient: Vector, curvature: Rows) -> tuple[Vector, float]:
         """Minimise the quadratic model of the loss plus the relaxation; and the fall that it promises."""
         n, lam = len(model.w), self.problem.lam
         K = np.empty((n + 1, n + 1))
         H = K[:n, :n]
-        H[:] = self.curved.hessian(curvature, self.problem.fit_intercept)
+        self.write_hessian(H, curvature)
         pull = H @ model.w
         K[n, :n] = K[:n, n] = pull - gradient
         # Twice the quadratic model, plus a constant that makes it twice the value at w.
         omega = self.constraint.relaxation(model.w)
         K[n, n] = 2.0 * (model.value - lam * omega) + float(model.w @ (pull - 2.0 * gradient))
-        self.largest = max(self.largest, float(np.abs(H).sum(axis=1).max(initial=0.0)) / max(1.0, np.sqrt(n)))
         p, c = model.w.copy(), np.empty(n)
         gap = min(self.gap, abs(model.value))
         tol = max(_INNER * gap / max(abs(model.value), np.finfo(float).tiny), 1e-13)
@@ -380,6 +422,27 @@ class NewtonEngine(Engine):
 
 
 @dataclass(frozen=True, eq=False)
+class KnownHessian:
+    """A Hessian of some features: with the diagonal of others beside it a rough one of all, which costs no more than a product.
+
+    Where columns are nearly orthogonal, as independent ones of many samples are, a step by it is nearly that of Newton.
+    """
+
+    features: Indices
+    matrix: Vector
+
+    def among(self, features: Indices | None) -> KnownHessian:
+        """Return the same with places among more features, both ascending, or all, in place of their numbers."""
+        return self if features is None else KnownHessian(np.searchsorted(features, self.features), self.matrix)
+
+    def write(self, H: Vector, diagonal: Vector) -> None:
+        """Write the Hessian of all features, which has this diagonal elsewhere."""
+        H[:] = 0.0
+        H[np.diag_indices(len(H))] = diagonal
+        H[np.ix_(self.features, self.features)] = self.matrix
+
+
+@dataclass(frozen=True, eq=False)
 class _Model:
     w: Vector
     product: Rows  # Xw
@@ -395,10 +458,17 @@ class GradientEngine(Engine):
         self.part = self.samples if features is None else self.samples.columns(features)
         size = self.samples.target_size
         self.loss = problem.loss if problem.loss.differentiable else Moreau(problem.loss, 0.01 * _SMOOTHING * size)
-        self.bounded = self.loss.mu > 0.0
-        self.curvature = self.part.spectral_bound() / (self.loss.mu if self.bounded else 1.0)
+        self.bounded = self.loss.mu > 0.0 and not self.samples.rough_hessians
+        self.curvature = self.first_curvature()
         self.point = (w if features is None else w[features]).copy()
         self.last, self.momentum, self.b = self.point.copy(), 1.0, b
+
+    def first_curvature(self) -> float:
+        """Return a bound on the curvature; where that is dear, fifty products, its largest diagonal entry: steps are checked."""
+        if not self.samples.rough_hessians:
+            return self.part.spectral_bound() / (self.loss.mu if self.bounded else 1.0)
+        diagonal = self.part.curvature(self.samples.full(1.0), self.problem.fit_intercept).gram_diagonal()
+        return float(diagonal.max(initial=0.0)) / (self.loss.mu or 1.0)
 
     def improve(self) -> None:
         """Make some steps."""
@@ -443,14 +513,20 @@ def _rise(loss: Loss, y: Vector, u: Vector, before: Vector) -> Vector:
 
 
 def engine_for(
-    problem: Problem, features: Indices | None, alpha: Rows, w: Vector, b: Intercept, seed: int = 0
+    problem: Problem,
+    features: Indices | None,
+    alpha: Rows,
+    w: Vector,
+    b: Intercept,
+    seed: int = 0,
+    known: KnownHessian | None = None,
 ) -> Engine:
     """Choose an engine by the size of the working set, and start it at a model and a dual point of all features."""
     size = problem.shape[1] if features is None else len(features)
     compiled = problem.loss.kernel() is not None and problem.samples.whole
     far = problem.design.is_far and features is None  # nothing visits one sample after the other
     if newton_pays(problem, size) or (far and size <= _LARGEST):
-        return NewtonEngine(problem, features, alpha, w, b)
+        return NewtonEngine(problem, features, alpha, w, b, known=known)
     if compiled and problem.constraint.is_plain:
         return AscentEngine(problem, features, alpha, w, b, seed)
     return GradientEngine(problem, features, alpha, w, b)

@@ -102,6 +102,8 @@ class Samples(ABC):
 
     whole = False
     here = True
+
+    rough_hessians = False  # whether a Hessian takes so much longer than products that a rough one is tried first
     looks = False  # whether `look` brings the loss of a model with all its derivatives at once
     n_targets = 1
 

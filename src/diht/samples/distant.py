@@ -9,17 +9,40 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.spectral import has_small_gram
 from diht.losses import Loss
 from diht.samples.base import Rows, Samples, added
 from diht.samples.intercept import root_in_batches
 
-__all__ = ["Distant", "slopes_at"]
+__all__ = ["Distant", "WeightedThere", "slopes_at"]
 
 Vector = NDArray[np.float64]
 
 _ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
 _SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last
 _CLOSE = 1e-11  # slope, relative to its terms, that may be left: its square is what it changes the value by
+
+
+class WeightedThere:
+    """Rows with their weights, elsewhere, as the bound on their spectral norm takes them."""
+
+    samples: Any
+    shape: Any  # the number of the rows, and of the columns
+
+    @property
+    def center(self) -> Vector | None:
+        """What is subtracted from the columns on the way."""
+        return getattr(self.samples.design, "center", None)
+
+    @property
+    def scale(self) -> Vector | None:
+        """What the columns are divided by on the way."""
+        return getattr(self.samples.design, "scale", None)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether the Gram matrix of the columns costs next to nothing."""
+        return has_small_gram(*self.shape)
 
 
 class Distant(Samples):

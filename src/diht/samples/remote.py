@@ -15,7 +15,7 @@ from diht.design.base import RowErrors, cut_at
 from diht.design.gram import SPARSE as SPARSE_PRODUCTS
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
 from diht.design.scatter import Scatter
-from diht.design.spectral import WeightedRows, bound_of, has_small_gram
+from diht.design.spectral import WeightedRows, bound_of
 from diht.design.step import DualState, Step
 from diht.design.view import DistantView
 from diht.losses import Loss, Pieces
@@ -23,7 +23,7 @@ from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.central_path import Fewer, Turned, condensed, near_kinks
-from diht.samples.distant import Distant, slopes_at
+from diht.samples.distant import Distant, WeightedThere, slopes_at
 from diht.samples.intercept import Jumps, root_of_jumps
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
@@ -390,27 +390,12 @@ def _entries(lines: Lines) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class _Weighted:
-    """Rows with their weights, as the bound on their spectral norm takes them."""
+class _Weighted(WeightedThere):
+    """Those in other processes."""
 
     samples: RemoteSamples
     value: Value
     shape: tuple[int, int]
-
-    @property
-    def center(self) -> Vector | None:
-        """What is subtracted from the columns on the way."""
-        return getattr(self.samples.design, "center", None)
-
-    @property
-    def scale(self) -> Vector | None:
-        """What the columns are divided by on the way."""
-        return getattr(self.samples.design, "scale", None)
-
-    @property
-    def is_small(self) -> bool:
-        """Whether the Gram matrix of the columns costs next to nothing."""
-        return has_small_gram(*self.shape)
 
     def _ask(self, name: str, *args: Any) -> list[Any]:
         return self.value.group.ask(Method(name), self.value, *args)

@@ -23,7 +23,7 @@ from diht.bounds.duality import Bound, lower_bound, null_dual
 from diht.bounds.rule import Rule
 from diht.constraints.selection import top_k
 from diht.problem import Problem
-from diht.relaxation.engines import Engine, engine_for, newton_pays
+from diht.relaxation.engines import Engine, KnownHessian, engine_for, newton_pays
 from diht.solvers.base import Point, Solver, Start, evaluated
 
 __all__ = ["Relaxed", "RelaxedState"]
@@ -37,7 +37,9 @@ _AT_LEAST = 200  # features up to which there is no working set
 _FIRST_OF_MANY, _AT_LEAST_OF_MANY = 10, 1000  # the same where Newton's method is too expensive
 _WORTHWHILE = 0.5  # fraction of the stored entries up to which a working set is copied
 _NEAR = 0.9  # a feature this near to entering the model enters the working set
-_DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features
+_GROWTH, _ROUGH_GROWTH = 1, 8  # by which a working set grows at once, at most; and where a rough Hessian is tried first
+_DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features;
+_DEEPEST = 1e-3  # below this one where a step on it takes less time than a look at all features
 _MOST_STEPS = 30  # of an engine between two looks at all features
 
 
@@ -50,6 +52,7 @@ class RelaxedState:
     features: Indices | None  # the working set, ascending; None for all
     engine: Engine
     stop: Callable[[], bool]
+    rough: bool = True  # whether no rough Hessian has failed yet
     settled: bool = False
     rule: Rule | None = None
 
@@ -84,7 +87,7 @@ class Relaxed(Solver):
     def advance(self, problem: Problem, state: RelaxedState) -> None:
         """Work on the working set until its gap has fallen well below that of all features, then look at all."""
         engine = state.engine
-        target = _DEEPER * (engine.value - state.bound.value)
+        target = _depth(problem, state) * (engine.value - state.bound.value)
         for _ in range(_MOST_STEPS):
             engine.improve()
             small = engine.gap <= max(target, 0.5 * self.accuracy * abs(engine.value))
@@ -102,13 +105,14 @@ class Relaxed(Solver):
             state.bound, state.rule = bound, engine.rule
             if state.rule is not None and state.features is not None:
                 state.rule = state.rule.among(state.features, problem.shape[1])
-        missing = _missing(problem, state.features, state.g)
+        hessian = _known_hessian(state)
+        missing = _missing(problem, state.features, state.g, _GROWTH if hessian is None else _ROUGH_GROWTH)
         gap = engine.value - state.bound.value
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
         if len(missing):
             w = self.relaxed_model(problem, state)
             state.features = _grown(problem, np.union1d(state.features, missing))  # type: ignore[arg-type]
-            state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state)
+            state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, hessian)
 
     def relaxed_model(self, problem: Problem, state: RelaxedState) -> Vector:
         """The relaxation's coefficients, of all features."""
@@ -121,11 +125,19 @@ class Relaxed(Solver):
     def observe(self, problem: Problem, state: RelaxedState) -> Point:
         """Round the relaxation's model; its dual point is the best so far."""
         rounded = evaluated(problem, *problem.constraint.threshold(self.relaxed_model(problem, state)))
-        return Point(rounded, state.bound.alpha)
+        return Point(rounded, state.bound.alpha, bound=state.bound)
 
     def finished(self, state: RelaxedState) -> bool:
         """Tell whether the relaxation is solved."""
         return state.settled
+
+
+def _depth(problem: Problem, state: RelaxedState) -> float:
+    """Return the share of the gap that is left on the working set when all features are looked at."""
+    if not problem.samples.rough_hessians or state.features is None:
+        return _DEEPER
+    design = problem.design
+    return _DEEPEST if design.dense_gram_cost(len(state.features)) <= design.entries() else _DEEPER
 
 
 def _working_set(problem: Problem, g: Vector) -> Indices | None:
@@ -155,6 +167,13 @@ def _leading(problem: Problem, g: Vector, size: int) -> Indices | None:
     return features if len(outside) or problem.design.fraction(features) <= _WORTHWHILE else None
 
 
+def _known_hessian(state: RelaxedState) -> KnownHessian | None:
+    """Return that of the working set, where there is one, unless it has misled before."""
+    state.rough = state.rough and not state.engine.misled
+    known = state.engine.last_hessian() if state.rough else None
+    return None if known is None or state.features is None else KnownHessian(state.features, known)
+
+
 def _grown(problem: Problem, features: Indices) -> Indices | None:
     """Return a working set, or None, for all features, where it has most of X and the same engine takes all."""
     d, outside = problem.shape[1], problem.constraint.free(problem.shape[1])[2]
@@ -163,7 +182,7 @@ def _grown(problem: Problem, features: Indices) -> Indices | None:
     return None if newton_pays(problem, d) >= newton_pays(problem, len(features)) else features
 
 
-def _missing(problem: Problem, features: Indices | None, g: Vector) -> Indices:
+def _missing(problem: Problem, features: Indices | None, g: Vector, growth: int) -> Indices:
     """Features outside the working set that the dual point's model would take; if there are any, those near to it as well."""
     if features is None:
         return _NONE
@@ -176,4 +195,5 @@ def _missing(problem: Problem, features: Indices | None, g: Vector) -> Indices:
     if not np.any(magnitudes > last):
         return _NONE
     near = np.flatnonzero(magnitudes > _NEAR * last)
-    return constraint.closure(near if len(near) <= len(features) else near[top_k(magnitudes[near], len(features))])
+    most = growth * len(features)
+    return constraint.closure(near if len(near) <= most else near[top_k(magnitudes[near], most)])
