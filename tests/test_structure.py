@@ -156,7 +156,7 @@ def test_what_screening_requires_is_no_reason_for_more_features_than_are_allowed
 KS, LAMS = (1, 2, 3), (0.003, 0.3)
 
 
-@pytest.mark.parametrize(("kind", "loss"), crossed(KINDS, LOSSES))
+@pytest.mark.parametrize(("kind", "loss"), crossed(list(KINDS), LOSSES))
 def test_every_point_of_a_path_keeps_to_the_constraint_and_to_its_bound(kind: str, loss: Loss) -> None:
     results = solve_path(structured(kind, 3, loss, 1.0, True, True), KS, LAMS)
     for (k, lam), result in results.items():
