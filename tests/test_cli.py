@@ -666,6 +666,9 @@ def test_data_that_does_not_suit_the_model(data, models, tmp_path, capsys):
     assert "3 features, where the model has 6" in refused(
         capsys, "predict", models["numbers.csv"], tmp_path / "narrow.npz"
     )
+    (tmp_path / "blank.csv").write_text("bmi,risk\n1,\n2,3\n")
+    said = refused(capsys, "predict", models["numbers.csv"], tmp_path / "blank.csv")
+    assert "blank.csv: contains NaN or missing values in 'risk' (1 of 2): fill them in, fit with" in said
     (tmp_path / "wide.svm").write_text("1 1:1 99:1\n")
     assert "99" in refused(capsys, "predict", models["numbers.svm"], tmp_path / "wide.svm")
     extra = write_csv(tmp_path / "extra.csv", SCORES.tolist(), np.c_[X, X[:, 0]], [*NAMES, "more"])
