@@ -162,7 +162,7 @@ def test_rows_that_are_not_numbers_are_refused(tmp_path):
         np.testing.assert_array_equal(back.predict(rows), back.predict(X[:4]))
         rows[1::2, used] = value
         for method in (back.predict, back.predict_proba, back.decision_function):
-            with pytest.raises(ValueError, match="X contains NaN or infinity .*: row 1 and 1 more"):
+            with pytest.raises(ValueError, match="in features that the model uses: row 1 and 1 more"):
                 method(rows)
 
 
