@@ -96,10 +96,9 @@ class JointProblem:
         return (float(safe) if np.isfinite(safe) else -np.inf), g
 
     def refit(self, support: Indices, w: Vector | None = None) -> JointFit:
-        """Minimise on a support by Newton's method."""
-        X, x = self.X[:, support], np.zeros(len(support)) if w is None else w[support]
-        if w is not None and not np.isfinite(self._value(X @ x, x)):
-            x = np.zeros(len(support))
+        """Minimise on a support by Newton's method, from a model that is given if it is better there than none."""
+        X, starts = self.X[:, support], [np.zeros(len(support)), *([] if w is None else [w[support]])]
+        x = min(starts, key=lambda x: self._value(X @ x, x))
         u, value = X @ x, self._value(X @ x, x)
         for _ in range(_NEWTON if len(support) else 0):
             level = self.likelihood.levelled(u)
@@ -114,7 +113,7 @@ class JointProblem:
                 if new <= value + _LAST * abs(value):
                     x, value = x + step, new
                 break
-            size = min(1.0, _LARGEST / max(float(np.abs(change).max()), 1e-300))
+            size = min(1.0, _LARGEST / max(float(np.abs(self.likelihood.levelled(change)).max()), 1e-300))
             for _ in range(_HALVINGS):
                 new = self._value(u + size * change, x + size * step)
                 if new <= value - _ARMIJO * size * fall:

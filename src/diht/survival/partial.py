@@ -66,6 +66,7 @@ class _Sums(NamedTuple):
     """Sums over the risk sets of a stratum at a point."""
 
     terms: Vector  # S_t
+    alone: Indices  # the terms that are not differences of running sums
     error: Vector  # relative error of each
     hazard: Vector  # of each sample: sum over the terms that it is at risk for of c / S, an event's share of it counted
     hazard_error: Vector
@@ -79,7 +80,7 @@ class _Stratum:
     Attributes
     ----------
     rows : array of int
-        Its samples.
+        Its samples that are at risk at the time of some event.
     by_time, by_entry : arrays of int
         The order of descending times, and of descending entries, among them.
     left, late : arrays of int, one for each time of an event, ascending
@@ -109,8 +110,11 @@ class _Stratum:
     def of(cls, rows: Indices, data: Censored, ties: str) -> _Stratum:
         """Sort the samples of a stratum; those without a weight are in no risk set."""
         rows = rows[data.weight[rows] > 0.0]
+        times = np.unique(data.time[rows][data.event[rows]])
+        first, last = (np.searchsorted(times, each[rows], side="right") for each in (data.entry, data.time))
+        rows, first, last = rows[first < last], first[first < last], last[first < last]
         time, entry, event, _, weight = data.taken(rows)
-        times, number = np.unique(time[event], return_inverse=True)
+        number = last[event] - 1
         dead = np.full(len(rows), -1, dtype=np.int64)
         dead[event] = number
         deaths = np.bincount(number, minlength=len(times))
@@ -123,7 +127,6 @@ class _Stratum:
         ascending = np.sort(time), np.sort(entry)
         left, late = (len(rows) - np.searchsorted(each, times, side="left") for each in ascending)
         orders = np.argsort(-time, kind="stable"), np.argsort(-entry, kind="stable")
-        first, last = np.searchsorted(times, entry, side="right"), np.searchsorted(times, time, side="right")
         return cls(rows, weight, *orders, left, late, at, share, c, first, last, dead)
 
     def deaths(self, values: Vector) -> Vector:
@@ -140,6 +143,12 @@ class _Stratum:
         late = np.concatenate([zero, np.cumsum(values[self.by_entry], axis=0)])[self.late]
         return left, late
 
+    def added(self, values: Vector, i: int) -> Vector:
+        """Return the sum over those at risk for a term, added up by themselves."""
+        t = self.at[i]
+        others, died = (self.first <= t) & (t < self.last) & (self.dead != t), self.dead == t
+        return np.asarray(values[others].sum(axis=0) + (1.0 - self.share[i]) * values[died].sum(axis=0))
+
     @np.errstate(over="ignore", invalid="ignore")
     def sums(self, u: Vector) -> _Sums:
         """Return the sums at a point, with bounds on their errors: a sum of n numbers is off by n u of the sum of their sizes.
@@ -150,21 +159,20 @@ class _Stratum:
         (left, late), died = self.at_risk(weighted), self.deaths(weighted)[self.at] * self.share
         terms = left[self.at] - late[self.at] - died
         size = left[self.at] + late[self.at] + died
-        for i in np.flatnonzero(~(size <= _CANCELLED * terms)).tolist():
-            t = self.at[i]
-            parts = weighted[(self.first <= t) & (t < self.last) & (self.dead != t)], weighted[self.dead == t]
-            terms[i] = size[i] = parts[0].sum() + (1.0 - self.share[i]) * parts[1].sum()
+        alone = np.flatnonzero(~(size <= _CANCELLED * terms))
+        for i in alone.tolist():
+            terms[i] = size[i] = self.added(weighted, i)
         error = (2.0 * n * _U + _EXP) * size / terms
         q = self.c / terms
         (hazard, size), (spread, _) = (self._hazards(each) for each in (q, q * (error + 8.0 * _U)))
-        return _Sums(terms, error, hazard, np.abs(spread) + 4.0 * (len(q) + 8.0) * _U * size, weighted)
+        return _Sums(terms, alone, error, hazard, np.abs(spread) + 4.0 * (len(q) + 8.0) * _U * size, weighted)
 
     def _hazards(self, q: Vector) -> tuple[Vector, Vector]:
         """Return, for each sample, the sum of q over the terms that it is at risk for, and that of what was added up for it."""
         each = np.bincount(self.at, weights=q, minlength=len(self.left))
         running = np.append(0.0, np.cumsum(each))
         hazard = running[self.last] - running[self.first]
-        size = np.where(self.first < self.last, running[self.last], 0.0)  # some are never at risk
+        size = running[self.last]
         for i in np.flatnonzero(size > _CANCELLED * np.abs(hazard)).tolist():
             hazard[i] = size[i] = each[self.first[i] : self.last[i]].sum()
         some = self.dead >= 0
@@ -184,11 +192,11 @@ class PartialLikelihood:
         self.pull = np.where(data.event, data.weight, 0.0)  # minus the slope of the linear part
 
     def levelled(self, u: Vector) -> Vector:
-        """Return u less its largest entry in each stratum, which changes nothing of f but its rounding."""
-        u = np.array(u, dtype=np.float64)
+        """Return u less its largest entry in each stratum, and zero for samples that are in no risk set."""
+        moved = np.zeros(len(u))
         for part in self.strata:
-            u[part.rows] -= u[part.rows].max()
-        return u
+            moved[part.rows] = u[part.rows] - u[part.rows].max()
+        return moved
 
     def linear(self, u: Vector) -> Linear:
         """Return the gradient at u, as it is, and f(u) less its product with u.
@@ -223,14 +231,19 @@ class PartialLikelihood:
 
     @np.errstate(over="ignore", invalid="ignore")
     def hessian(self, u: Vector, X: Vector, diagonal: bool = False) -> Vector:
-        """Return X' f''(u) X, or its diagonal: second moments over the risk sets less squares of the means."""
+        """Return X' f''(u) X, or its diagonal: second moments over the risk sets less squares of the means.
+
+        f is constant where all predictions of a stratum move together, so that its columns may be centred.
+        """
         d = X.shape[1]
         H = np.zeros(d if diagonal else (d, d))
         for part in self.strata:
-            found, own = part.sums(u[part.rows]), X[part.rows]
+            found, own = part.sums(u[part.rows]), X[part.rows] - X[part.rows].mean(axis=0)
             h, xs = found.weighted * found.hazard, own * found.weighted[:, None]
             left, late = part.at_risk(xs)
             means = left[part.at] - late[part.at] - part.share[:, None] * part.deaths(xs)[part.at]
+            for i in found.alone.tolist():
+                means[i] = part.added(xs, i)
             means *= (np.sqrt(part.c) / found.terms)[:, None]
             if diagonal:
                 H += h @ np.square(own) - np.square(means).sum(axis=0)
