@@ -5,8 +5,10 @@ import shutil
 from pathlib import Path
 
 import matplotlib as mpl
+from docutils.nodes import container
 from matplotlib.figure import Figure
 from sphinx.addnodes import pending_xref
+from sphinx_gallery.directives import imgsgnode
 from sphinx_gallery.scrapers import figure_rst, matplotlib_scraper
 
 from diht import __version__
@@ -53,6 +55,7 @@ default_role = "code"  # what docstrings and examples put in single backquotes
 autodoc_typehints = "none"  # the docstrings have them
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
+add_function_parentheses = False
 autosummary_generate = True
 napoleon_use_rtype = False
 
@@ -129,6 +132,14 @@ def _links(app, doctree):
             link.replace_self(link.children)
 
 
+def _boxes(app, doctree):
+    """Put the figures of examples in boxes, which scroll on a phone."""
+    for image in list(doctree.findall(imgsgnode)):
+        box = container(classes=["example-figure"])
+        image.replace_self(box)
+        box += image
+
+
 _AS_THEY_ARE = ("peers.csv", "reproduction/page.html", "reproduction/results.csv")
 
 
@@ -145,6 +156,7 @@ def setup(app):
     """Connect the above."""
     app.connect("build-finished", _copied)
     app.connect("doctree-read", _links)
+    app.connect("doctree-read", _boxes)
     app.connect("autodoc-skip-member", _skip)
     app.connect("autodoc-process-docstring", _formulas, priority=400)
     app.connect("autodoc-process-docstring", _plain, priority=400)

@@ -54,7 +54,7 @@ def main() -> None:
         lines = ["$ diht fit", *printed(folder).splitlines()]
         report = folder / "diht-report" / "report.html"
         browser.open(report, width=760, height=820)
-        browser.screenshot(folder / "report.png", whole=False)
+        (folder / "report.png").write_bytes(browser.picture(whole=False))
         shown = escape("\n".join(lines[:SHOWN]))
         (folder / "picture.html").write_text(
             f"<!doctype html><meta charset=utf-8><style>{STYLE}</style>"
@@ -63,7 +63,7 @@ def main() -> None:
             encoding="utf-8",
         )
         browser.open(folder / "picture.html", width=WIDTH, height=HEIGHT)
-        browser.screenshot(folder / "picture.png", whole=False)
+        (folder / "picture.png").write_bytes(browser.picture(whole=False))
         with Image.open(folder / "picture.png") as picture:
             picture.convert("RGB").quantize(64).save(PICTURE, optimize=True)
 

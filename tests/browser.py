@@ -90,13 +90,16 @@ class Browser:
             raise AssertionError(answer["exceptionDetails"])
         return answer["result"].get("value")
 
+    def picture(self, whole=True):
+        """Return a PNG picture of the page, or of the window."""
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"])
+
     def keep(self, *names):
         """Write a picture of the whole page, named by some words, where DIHT_SCREENSHOTS names a folder for pictures."""
         if folder := os.environ.get("DIHT_SCREENSHOTS"):
-            picture = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True)
             Path(folder).mkdir(parents=True, exist_ok=True)
             file = "-".join(str(name).replace(" ", "-") for name in names) + ".png"
-            (Path(folder) / file).write_bytes(base64.b64decode(picture["data"]))
+            (Path(folder) / file).write_bytes(self.picture())
 
     def key(self, name, code):
         """Press a key and let it go."""

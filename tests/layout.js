@@ -18,8 +18,18 @@
     const matrix = element.closest("svg") && element.getScreenCTM && element.getScreenCTM();
     return matrix && Math.abs(matrix.b) > 1e-6;  // the box around slanted text says little
   };
+  // Whether text goes on where no ancestor lets it be seen; code, tables and figures may scroll, pages and their menus may not.
+  const lost = (rectangle, element) => {
+    let edge = window.innerWidth;
+    for (let e = element; e && e !== document.documentElement; e = e.parentElement) {
+      const {overflowX: overflow, textOverflow} = getComputedStyle(e);
+      if (textOverflow === "ellipsis" || (/auto|scroll/.test(overflow) && !e.querySelector("h1, nav"))) return false;
+      if (overflow !== "visible") edge = Math.min(edge, e.getBoundingClientRect().right);
+    }
+    return rectangle.right > edge + 1;
+  };
   const skipped = "script,style,noscript,title,desc,mjx-container,math,dialog:not([open])";
-  const boxes = [];
+  const boxes = [], cut = [];
   const range = document.createRange();
   const walk = document.createTreeWalker(document.documentElement, NodeFilter.SHOW_TEXT);
   while (walk.nextNode()) {
@@ -29,7 +39,9 @@
     range.selectNodeContents(node);
     for (const rectangle of range.getClientRects()) {
       const box = seen(rectangle, parent);
-      if (box) boxes.push({...box, node, text: node.data.trim().slice(0, 40)});
+      const text = node.data.trim().slice(0, 40);
+      if (box) boxes.push({...box, node, text});
+      if (box && lost(rectangle, parent)) cut.push(text);
     }
   }
   boxes.sort((a, b) => a.top - b.top);
@@ -49,5 +61,5 @@
     .map((e) => e.textContent.slice(0, 60));
   const wide = document.documentElement.scrollWidth - window.innerWidth;
   const broken = [...document.images].filter((e) => e.naturalWidth === 0).map((e) => e.src);
-  return {n_texts: boxes.length, overlaps: overlaps.slice(0, 5), clipped, wide, broken};
+  return {n_texts: boxes.length, overlaps: overlaps.slice(0, 5), cut: cut.slice(0, 5), clipped, wide, broken};
 })()

@@ -152,6 +152,20 @@ def test_several_targets_have_names(tmp_path):
     assert not hasattr(chosen.fit(X, TARGETS), "target_names_in_")
 
 
+def test_rows_that_are_not_numbers_are_refused(tmp_path):
+    MODELS["logistic"]().to_json(tmp_path / "model.json")
+    back = diht.load_model(tmp_path / "model.json")
+    used, unused = back.saved_.support[0], np.setdiff1d(np.arange(X.shape[1]), back.saved_.support)[0]
+    for value in (np.nan, np.inf):
+        rows = X[:4].copy()
+        rows[:, unused] = value
+        np.testing.assert_array_equal(back.predict(rows), back.predict(X[:4]))
+        rows[1::2, used] = value
+        for method in (back.predict, back.predict_proba, back.decision_function):
+            with pytest.raises(ValueError, match="in features that the model uses: row 1 and 1 more"):
+                method(rows)
+
+
 def test_signs_of_several_classes_are_kept(tmp_path):
     model = MODELS["signs of classes"]()
     model.to_json(tmp_path / "model.json")

@@ -33,7 +33,7 @@ def look(browser, page, device):
     assert found["n_texts"] > 0, said
     assert found["wide"] <= 1, said
     assert found["overlaps"] == [], said
-    assert found["broken"] == [], said
+    assert found["cut"] == found["broken"] == [], said
     assert device == "phone" or found["clipped"] == [], said  # on a phone they scroll
 
 
@@ -60,19 +60,21 @@ def test_drawings_have_no_text_over_text():
 
 
 def test_what_is_wrong_is_found(tmp_path):
-    """The checks see a text over another, a page that is too wide, a block that is cut off and a picture that is missing."""
+    """The checks see text over text, a page that is too wide, texts and blocks that are cut off and a picture that is missing."""
     page = tmp_path / "page.html"
     page.write_text(
         "<!doctype html><p style='position:absolute;top:20px;left:0'>one text</p>"
         "<p style='position:absolute;top:22px;left:4px'>another</p>"
         "<pre style='width:40px;overflow:auto;margin-top:90px'>a line that is longer</pre>"
         "<div style='width:3000px'>wide</div><img src='none.png'>"
+        "<div style='width:40px;overflow:hidden;white-space:nowrap'>goes on</div>"
     )
     with Browser() as browser:
         browser.open(page, *SIZES["desktop"])
         found = browser.layout()
     assert found["overlaps"] == ['"one text" and "another"']
     assert found["wide"] > 1000
+    assert found["cut"] == ["goes on"]
     assert len(found["clipped"]) == len(found["broken"]) == 1
 
 

@@ -30,7 +30,7 @@ from diht.persistence.model import Equation, Label, SavedModel, as_labels
 from diht.persistence.schema import to_json
 from diht.report.live import LiveLine
 from diht.report.page import Predictions, Story, page
-from diht.report.text import Context, fit_report, printable, quoted, significant, spoken
+from diht.report.text import Context, fit_report, printable, quoted, significant, spoken, wrapped
 from diht.solvers.loop import SOLVERS
 
 if TYPE_CHECKING:
@@ -290,7 +290,7 @@ def _opening(table: Table, estimator: Any, loss: Loss, why: str, classes: Mappin
         features = f"the number of features{' a class' * apart} chosen by cross-validation"
     else:
         features = f"{_allowed(estimator.k)}{' a class' * apart}, lam = {estimator.lam:g}"
-    lines.append(f"Model    {spoken(fitted)} loss{why}; {features}{columns}")
+    lines.append(wrapped(f"Model    {spoken(fitted)} loss{why}; {features}{columns}", indent=" " * 9))
     return "\n".join(lines)
 
 

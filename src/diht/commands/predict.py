@@ -35,14 +35,10 @@ def predict(arguments: argparse.Namespace) -> None:
         )
     table = read_for(model, arguments.file, model.targets, needs_target=False)
     X, columns = rows_for(model, table)
-    several = model.classes is None and len(model.equations) > 1
-    header = [f"prediction_{equation.label}" for equation in model.equations] if several else ["prediction"]
-    rows = [[str(each) for each in (value if several else [value])] for value in model.predict(X, columns)]
-    if arguments.proba:
-        assert model.classes is not None
-        header += [f"proba_{label}" for label in model.classes]
-        probabilities = model.probabilities(X, columns)
-        rows = [row + [str(p) for p in line] for row, line in zip(rows, probabilities, strict=True)]
+    try:
+        header, rows = _predictions(model, X, columns, arguments.proba)
+    except ValueError as error:
+        raise ValueError(f"{table.path}: {str(error).removeprefix('X ')}") from None
     if arguments.out == "-":
         csv.writer(sys.stdout, lineterminator="\n").writerows([header, *rows])
         return
@@ -50,6 +46,19 @@ def predict(arguments: argparse.Namespace) -> None:
         text = io.StringIO()
         csv.writer(text, lineterminator="\n").writerows([header, *rows])
         file.write(text.getvalue().encode())
+
+
+def _predictions(model: SavedModel, X: Any, columns: Indices | None, proba: bool) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of the answer."""
+    several = model.classes is None and len(model.equations) > 1
+    header = [f"prediction_{equation.label}" for equation in model.equations] if several else ["prediction"]
+    rows = [[str(each) for each in (value if several else [value])] for value in model.predict(X, columns)]
+    if proba:
+        assert model.classes is not None
+        header += [f"proba_{label}" for label in model.classes]
+        probabilities = model.probabilities(X, columns)
+        rows = [row + [str(p) for p in line] for row, line in zip(rows, probabilities, strict=True)]
+    return header, rows
 
 
 def read_for(

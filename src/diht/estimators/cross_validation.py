@@ -621,7 +621,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
     verbose : bool, default=False
         Whether to print a line for each fold.
     keep, groups, sign, bounds
-        Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseRegressor`.
+        As in `SparseRegressor`.
     encoder : TableEncoder or None, default=None
         How a data frame becomes numbers, as in `SparseRegressor`; in a fold from its training samples alone.
     device : str, optional
@@ -805,7 +805,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
     verbose : bool, default=False
         Whether to print a line for each fold.
     keep, groups, sign, bounds
-        Features that are always in, that enter and leave together, signs and limits of coefficients: as in `SparseClassifier`.
+        As in `SparseClassifier`.
     encoder : TableEncoder or None, default=None
         How a data frame becomes numbers, as in `SparseClassifier`; in a fold from its training samples alone.
     device : str, optional

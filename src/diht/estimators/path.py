@@ -377,8 +377,10 @@ def sparse_path(
         1 to 50, or to all.
     lams : float or sequence of float, default=1e-3
         Strengths of the ridge.
-    loss, sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder, device
-        As in `SparseRegressor` and `SparseClassifier`; a loss by its name, or as an object of `diht.losses`.
+    loss : str or Loss, default="squared"
+        One of `SparseRegressor` or `SparseClassifier`, by its name or as an object of `diht.losses`.
+    sample_weight, fit_intercept, standardize, random_state, n_jobs, keep, groups, sign, bounds, offset, encoder, device
+        As in `SparseRegressor` and `SparseClassifier`.
     solver : str or Solver, default="auto"
         "auto" does its full work but branching at the first point, the largest k and lam, and goes on with less from neighbour to
         neighbour; any other method runs at every point. A fit for a single k and lam, or "branch" here, proves more.

@@ -504,14 +504,24 @@ class SavedModel:
 
         A table needs no columns but the model's own, in any order; `columns` tells where the features stand in an array, if not in
         their own places.
+
+        Raises
+        ------
+        ValueError
+            Where a value is not finite.
         """
         if columns is not None:
-            return np.column_stack([equation(X, columns[equation.indices]) for equation in self.equations])
-        own = self._own_columns(X)
-        if own is None:
-            return np.column_stack([equation(X) for equation in self.equations])
-        places = [np.searchsorted(self.support, equation.indices) for equation in self.equations]
-        return np.column_stack([equation(own, at) for equation, at in zip(self.equations, places, strict=True)])
+            places = [columns[equation.indices] for equation in self.equations]
+        elif (own := self._own_columns(X)) is not None:
+            X, places = own, [np.searchsorted(self.support, equation.indices) for equation in self.equations]
+        else:
+            places = [equation.indices for equation in self.equations]
+        values = np.column_stack([equation(X, at) for equation, at in zip(self.equations, places, strict=True)])
+        rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        if len(rows):
+            more = f" and {len(rows) - 1:,} more" * (len(rows) > 1)
+            raise ValueError(f"X contains NaN or infinity in features that the model uses: row {rows[0]}{more}")
+        return values
 
     def _own_columns(self, X: Any) -> NDArray[Any] | None:
         """Return the columns of the features that any equation uses; None where X is an array that has all of them."""

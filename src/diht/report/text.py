@@ -112,9 +112,10 @@ def _summed(model: SavedModel) -> str:
     return f", summed over the {len(model.equations)} {'targets' if model.classes is None else 'classes'},"
 
 
-def wrapped(*sentences: str) -> str:
-    """Return sentences as lines of a text."""
-    return textwrap.fill(" ".join(filter(None, sentences)), WIDTH, break_long_words=False, break_on_hyphens=False)
+def wrapped(*sentences: str, indent: str = "") -> str:
+    """Return sentences as lines of a text; all but the first begin with `indent`."""
+    text = " ".join(filter(None, sentences))
+    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _count(number: int, noun: str) -> str:

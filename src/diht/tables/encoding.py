@@ -177,5 +177,7 @@ class Encoding:
 def missing_in_words(counts: Mapping[str, int], n_rows: int) -> str:
     """Say in which columns values are missing, and what may be done."""
     each = ", ".join(f"{name!r} ({count:,} of {n_rows:,})" for name, count in counts.items())
-    advice = "impute them (TableEncoder(impute='median'), --impute median) or drop these columns"
+    advice = (
+        "fill them in, fit with TableEncoder(impute='median') or diht fit --impute median, or fit without these columns"
+    )
     return f"X contains NaN or missing values in {each}: {advice}"
