@@ -111,7 +111,7 @@ class Relaxed(Solver):
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
         if len(missing):
             w = self.relaxed_model(problem, state)
-            state.features = _grown(problem, np.union1d(state.features, missing))  # type: ignore[arg-type]
+            state.features = np.union1d(state.features, missing)  # type: ignore[arg-type]
             state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, hessian)
 
     def relaxed_model(self, problem: Problem, state: RelaxedState) -> Vector:
@@ -172,14 +172,6 @@ def _known_hessian(state: RelaxedState) -> KnownHessian | None:
     state.rough = state.rough and not state.engine.misled
     known = state.engine.last_hessian() if state.rough else None
     return None if known is None or state.features is None else KnownHessian(state.features, known)
-
-
-def _grown(problem: Problem, features: Indices) -> Indices | None:
-    """Return a working set, or None, for all features, where it has most of X and the same engine takes all."""
-    d, outside = problem.shape[1], problem.constraint.free(problem.shape[1])[2]
-    if len(outside) or problem.design.is_far or problem.design.fraction(features) <= _WORTHWHILE:
-        return features
-    return None if newton_pays(problem, d) >= newton_pays(problem, len(features)) else features
 
 
 def _missing(problem: Problem, features: Indices | None, g: Vector, growth: int) -> Indices:
