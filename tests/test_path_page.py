@@ -134,7 +134,7 @@ def test_command(tmp_path, capsys):
     out = tmp_path / "out"
     assert run("fit", tmp_path / "data.csv", "--k", "1:3", "--lam", "0.1", "--out", out) == 0
     text = capsys.readouterr().out
-    assert "at most 1 to 3 features, lam = 0.1, standardised columns" in text
+    assert "at most 1 to 3 features, lam = 0.1, standardised columns" in " ".join(text.split())
     assert "Path of 3 models: squared loss, lam = 0.1, 120 samples, 12 features" in text
     assert text.splitlines()[-1] == f"Report:  {out / 'path.html'}"
     assert len(panels((out / "path.html").read_text(encoding="utf-8"))) == 3
