@@ -1,6 +1,6 @@
 """The default method: what it finds, what it proves, what it keeps, and when it stops."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -63,6 +63,22 @@ def test_finds_the_optimum_of_small_problems(loss: Loss) -> None:
     assert result.solver == repr(Auto())
     assert result.objective == pytest.approx(best, rel=1e-6)
     assert result.lower_bound <= best * (1 + 1e-12)
+
+
+class Late(Stage):
+    """A hundred pieces of work in vain."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        for _ in range(100):
+            yield
+
+
+class Waiting(Auto):
+    stages = (Beginning(), Late())
+
+
+def test_a_stage_is_not_ended_by_work_in_vain() -> None:
+    assert len(solve(medium(Squared()), Waiting()).trace) > 100
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=str)

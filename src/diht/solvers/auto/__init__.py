@@ -83,6 +83,7 @@ class Auto(Solver):
     branching: bool = field(default=True, kw_only=True, repr=False)
 
     sums_suffice: ClassVar[bool] = True
+    patience: ClassVar[float] = np.inf  # each stage has a limit of its own
     stages: ClassVar[tuple[Stage, ...]] = STAGES
 
     def init(self, problem: Problem, start: Start) -> AutoState:

@@ -71,6 +71,7 @@ _EXCHANGED = 15  # of so many features restarts exchange one, two and three
 # Effort of restarts, some eight seconds, and of those in a row that lead to nothing, one or two.
 _RESTARTS, _RESTARTS_IN_VAIN = 1e8, 2e7
 _TIGHT = 0.05  # relative gap below which less is done in vain: 1 of 9 models was improved there, 3 of 28 up to .2, 31 of 97 above
+_LOOK = 1e6  # effort, some tenths of a second, after which the loop looks at the incumbent
 _RETURNED = 5  # searches from starts of their own that end at the incumbent: a better one is unlikely then
 _KICKED = 2.0  # reads of X by perturbations of single features, in units of those of all the work before
 
@@ -424,6 +425,7 @@ class ManyStarts(Stage):
         descents, effort = _descents(state.problem), Effort(_RESTARTS, _in_vain(state))
         assert descents is not None
         starts = Starts(state.problem, descents, state.best.support, state.objective, state.random_state)
+        look = _LOOK
         while starts.returned < _RETURNED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
             undecided, best = state.screened(), state.objective
             if undecided is None:
@@ -435,7 +437,9 @@ class ManyStarts(Stage):
             if state.objective < best:
                 effort.pay()
                 effort.patience = max(_in_vain(state), effort.spent)
-            yield
+            if state.objective < best or effort.spent >= look:
+                look = effort.spent + _LOOK
+                yield
 
 
 def _in_vain(state: AutoState) -> float:
