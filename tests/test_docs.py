@@ -1,7 +1,10 @@
 """The documentation is whole: every option of every command, every public name; and what it says of other packages' penalties."""
 
 import argparse
+import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import diht
 import diht.losses
 import diht.solvers
 from diht import SparseClassifier, SparseRegressor, cli
+from diht.estimators.parameters import documented
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -47,6 +51,76 @@ def test_every_public_name_is_on_the_page_of_the_api():
 
 def is_solver(thing):
     return isinstance(thing, type) and issubclass(thing, diht.solvers.Solver) and thing is not diht.solvers.Solver
+
+
+ESTIMATORS = [getattr(diht, name) for name in diht.__all__ if hasattr(getattr(diht, name), "get_params")]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_parameter_of_an_estimator_is_described_once(estimator):
+    parameters = inspect.getdoc(estimator).split("\nParameters\n----------\n")[1].split("\n\n")[0]
+    described = re.findall(r"^(\w+) : ", parameters, re.MULTILINE)
+    assert sorted(described) == sorted(inspect.signature(estimator).parameters)
+    assert estimator().get_params() == {
+        name: parameter.default for name, parameter in inspect.signature(estimator).parameters.items()
+    }
+    assert "As in `Sparse" not in inspect.getdoc(estimator)
+
+
+def test_a_reference_to_another_class_becomes_what_that_one_says():
+    class Other:
+        """Some.
+
+        Parameters
+        ----------
+        a, b : int
+            Two numbers.
+        c : str
+            A text,
+
+            and more.
+
+        Notes
+        -----
+        A note.
+
+        Another.
+
+        Examples
+        --------
+        None.
+        """
+
+    class One:
+        """Some.
+
+        Parameters
+        ----------
+        b, a, c
+            As in `Other`.
+        d : int
+            Its own.
+
+        Notes
+        -----
+        As in `Other`.
+
+        And its own.
+        """
+
+    entries = "a, b : int\n    Two numbers.\nc : str\n    A text,\n\n    and more.\nd : int\n    Its own.\n"
+    assert documented(Other)(One).__doc__ == (
+        f"Some.\n\nParameters\n----------\n{entries}\nNotes\n-----\nA note.\n\nAnother.\n\nAnd its own.\n"
+    )
+    One.__doc__ = "Parameters\n----------\nunknown\n    As in `Other`.\n"
+    with pytest.raises(KeyError, match="unknown"):
+        documented(Other)(One)
+
+
+def test_estimators_need_no_docstrings():
+    code = "import diht; print(diht.SparseClassifierCV.__doc__, diht.SparseOrdinalClassifier(k=3))"
+    done = subprocess.run([sys.executable, "-OO", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["None", "SparseOrdinalClassifier(k=3)"]
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -24,9 +24,11 @@ from threadpoolctl import threadpool_limits
 from diht.bounds.duality import WITHOUT_PROOF
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import constrained, limited, n_choices
+from diht.dask import is_dask
 from diht.design import Design, as_design, effective_n_threads, refuse_dask
 from diht.estimators.callbacks import CallbackSupportMixin, FitTasks, print_line
 from diht.estimators.lazy import lazy_for_dask
+from diht.estimators.namespaces import dispatches, fit_in_namespace
 from diht.estimators.shipping import ShippingMixin
 from diht.estimators.tabular import (
     Wanted,
@@ -144,28 +146,38 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
                 results.append(replace(result, certificate=replace(result.certificate, scaled=self.standardize)))
         return results
 
-    # Rows on the workers of a Dask cluster
+    # Rows on the workers of a Dask cluster, or on a device
 
-    def _fit_dask(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Any:
+    def _fitted_elsewhere(self, X: Any, *others: Any) -> bool:
+        """Fit where the rows are, unless they are to be in this process; tell whether that was done."""
+        if dispatches(X):
+            fit_in_namespace(self, X, *others)
+        elif is_on_device(X, self.device):
+            self._fit_on_device(X, *others)
+        elif is_dask(X):
+            self._fit_dask(X, *map(on_host, others))
+        else:
+            return False
+        return True
+
+    def _fit_dask(self, *data: Any) -> None:
         """Fit where the rows are; in this process where there is no client."""
         from diht.dask.data import Collections, active_client, loaded, loaded_here
 
-        client, classes = active_client(), self._task == "classification"
-        given = Collections(X, y, sample_weight, offset)
+        client, classes, given = active_client(), self._task == "classification", Collections(*data)
         if client is None:
-            return self.fit(**without_none(loaded_here(given, classes)))
-        with loaded(client, given, classes) as data, printed(self.verbose):
-            self._fit_there(data, given)
-        return self
+            self.fit(**without_none(loaded_here(given, classes)))
+            return
+        with loaded(client, given, classes) as rows, printed(self.verbose):
+            self._fit_there(rows, given)
 
-    def _fit_on_device(self, X: Any, y: Any, sample_weight: Any, offset: Any = None) -> Any:
+    def _fit_on_device(self, *data: Any) -> None:
         """Fit on a device, where the rows are or to which they are moved."""
         from diht.dask.data import Collections
 
-        given = Collections(X, y, sample_weight, offset)
+        given = Collections(*data)
         with printed(self.verbose):
             self._fit_there(self._on_device(given), given)
-        return self
 
     def _on_device(self, given: Collections) -> DeviceData:
         """Bring data to the device."""

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 
 from diht.constraints.base import Constraint
-from diht.dask import is_dask
 from diht.estimators.base import (
     SparseLinearModel,
     class_factors,
@@ -24,9 +23,10 @@ from diht.estimators.base import (
 )
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
-from diht.estimators.namespaces import dispatches, fit_in_namespace
+from diht.estimators.parameters import documented, keep_parameters
+from diht.estimators.regressor import SparseRegressor
 from diht.estimators.table_encoder import TableEncoder
-from diht.gpu import is_on_device, on_host
+from diht.gpu import on_host
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
 from diht.problem import Targets, normalised_weights
@@ -65,6 +65,7 @@ def _check_probabilities(estimator: Any) -> None:
     )
 
 
+@documented(SparseRegressor)
 class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc]
     r"""Linear classification with at most k features, and a proof of how good it is.
 
@@ -81,8 +82,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         More than there are: all of them, with a warning. Or what `diht.per_group` (at most so many of each group),
         `diht.within_budget` (features have costs) and `diht.heredity` (interactions only with their main effects) return; without
         `keep` and `groups` then.
-    lam : float, default=1e-3
-        The ridge's strength, positive. The larger, the easier it is to prove a model optimal.
+    lam
+        As in `SparseRegressor`.
     loss : str or Loss, default="logistic"
         The name of a loss of classification in `diht.losses.LOSSES`, such as "logistic", "smoothed_hinge", "hinge" and
         "squared_hinge"; or "multinomial", or an object of `diht.losses` or of your own. Probabilities come with losses that are
@@ -93,55 +94,18 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         none, so that it has at most k features; or one versus the rest, with k features for each class and a certificate for each.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples; "balanced" gives each class the same total weight.
-    solver : str or Solver, default="auto"
-        The method: a name in `diht.solvers.loop.SOLVERS`, such as "auto", "branch" and "relaxed", or an object of `diht.solvers`.
-    exact : bool, default=False
-        Whether to branch and bound until the gap is within `tol` or `time_limit` is reached, and not only within the budget of
-        the default; for the solvers "auto" and "branch".
-    fit_intercept : bool, default=True
-        Whether to fit an intercept, which is neither penalised nor counted.
-    standardize : bool, default=True
-        Whether to divide each column by its weighted standard deviation (implicitly: X, dense or sparse, is neither copied nor
-        changed). Coefficients are in the units of X all the same; objective, bound and gap are those of the scaled problem. The
-        columns of a group have one scale, the root of the mean of their variances: it does not depend on which orthonormal basis
-        the group is given in. False for columns whose units are comparable: rare words of a text, divided by their tiny
-        deviations, get huge entries.
-    tol : float, default=1e-4
-        The relative gap at which the model counts as optimal.
-    max_iter : int, optional
-        Limit on steps; one step of a stochastic solver is one block of samples. If it is given and reached before `tol`,
-        there is a `ConvergenceWarning`; by default each solver has its own limit and `result_.status` tells how it ended.
+    solver, exact, fit_intercept, standardize, tol, max_iter
+        As in `SparseRegressor`.
     time_limit : float, optional
         Limit on seconds, shared evenly among the classes where there are more than two.
-    warm_start : bool, default=False
-        Whether to begin from the model of the last fit (and, for as many samples, from its dual point).
-    random_state : int, RandomState instance or None, default=None
-        Seed of a stochastic solver; None leaves the solver its own, which is fixed.
-    n_jobs : int or None, default=None
-        Number of threads, -1 for all processors; None respects ``OMP_NUM_THREADS`` and the limits of threadpoolctl.
-    verbose : bool, default=False
-        Whether to print a line at each evaluation.
-    keep : array of int, of bool or of names, optional
-        Features that always have a place in the model, besides the k (and count as required); with `groups` their whole groups.
-    groups : array of shape (n_features,), "auto", or None, default=None
-        A label for each feature: those of one label enter and leave together, and k counts labels; "auto" takes those of the
-        `TableEncoder` before it in a pipeline. What the certificate says of a
-        feature is then said of its group: "without it" means without the whole group.
+    warm_start, random_state, n_jobs, verbose, keep, groups
+        As in `SparseRegressor`.
     sign : int, array of shape (n_features,) or (n_classes, n_features), or dict, optional
         1 for coefficients that may not be negative, -1 for those that may not be positive, 0 for those that may be both; one for
         all, one for each, or those of some features by name or index. Coefficients of the multinomial loss sum to zero for every
         feature, so that it needs a row for each class.
-    bounds : pair, scipy.optimize.Bounds or dict, optional
-        Lower and upper limits of the coefficients, in the units of X: (lower, upper), each a number for all of them, an array of
-        the shapes of `sign`, or None; or a dict of such pairs of numbers for some features by name or index. Lower limits are at
-        most zero, upper ones at least; infinite ones are none. With `sign`, both hold.
-    encoder : TableEncoder or None, default=None
-        How a data frame becomes numbers. None takes a `TableEncoder` where a column holds texts or categories, and no encoder
-        else. One that is given, such as ``TableEncoder(impute="median")``, is used for every data frame. `keep`, `groups`, `sign`
-        and `bounds` then speak of the columns of the data frame; without `groups` a category is one group.
-    device : str, optional
-        Where to fit: "cuda", or "cuda:1" for one of several, moves the data there (needs the extra ``gpu``). By default large
-        arrays of torch, cupy and JAX on a GPU are fitted where they are, and all others by the host. See :doc:`/gpu`.
+    bounds, encoder, device
+        As in `SparseRegressor`.
 
     Attributes
     ----------
@@ -170,15 +134,8 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         All that the solver returned: status, passes over X, trace.
     n_iter_ : int
         Number of steps, the largest of the classes.
-    n_samples_fit_ : int
-        Number of samples seen during fit.
-    n_features_in_ : int
-        Number of features seen during fit.
-    feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, where X has names that are all strings.
-    encoder_ : TableEncoder
-        What turned a data frame into numbers, where that was needed. `coef_` and `support_` speak of the columns that it made,
-        whose names are `coef_names_`; `get_support`, `get_feature_names_out` and `transform` of the columns of the data frame.
+    n_samples_fit_, n_features_in_, feature_names_in_, encoder_
+        As in `SparseRegressor`.
 
     See Also
     --------
@@ -186,24 +143,10 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
     Notes
     -----
-    The problem is NP-hard, and no solver promises its optimum. But every dual point bounds the optimum from below, so that
-    `lower_bound_` holds whatever the solver did: it is not an estimate, rounding errors are accounted for. If `gap_` is
-    (nearly) zero, no choice of k features does better; if not, the true distance may still be far smaller. Even then single
-    features can be settled: see `certificate_.required` and `certificate_.excluded`.
-
-    Fewer than k features are used where the solver found no more that lower the objective: other columns may be constant,
-    say, or orthogonal to all that is left to explain.
+    As in `SparseRegressor`.
 
     Probabilities of more than two classes are the model's own; with ``multiclass="ovr"`` they are those of each class against the
     rest, divided by their sum. Weights of the classes shift probabilities: they are those of the weighted sample.
-
-    The estimator is also a selector: `get_support`, `transform` and `get_feature_names_out` speak of the features with
-    a nonzero coefficient, so that it can be a step of a pipeline as it is. scikit-learn's `SelectFromModel` keeps coefficients of
-    at least their mean size, fewer than the model has; ``SelectFromModel(model, threshold=1e-300)`` keeps all that are not zero. On
-    a data frame with texts `coef_` has more entries than X has columns: `SelectFromModel` needs
-    ``importance_getter=lambda model: model.get_support()`` and ``threshold=0.5`` there.
-
-    Ctrl-C ends a fit in the main thread with the best model found so far and a warning; a second one interrupts.
 
     Examples
     --------
@@ -247,28 +190,7 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         encoder: TableEncoder | None = None,
         device: Any = None,
     ) -> None:
-        self.k = k
-        self.lam = lam
-        self.loss = loss
-        self.multiclass = multiclass
-        self.class_weight = class_weight
-        self.solver = solver
-        self.exact = exact
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.keep = keep
-        self.groups = groups
-        self.sign = sign
-        self.bounds = bounds
-        self.encoder = encoder
-        self.device = device
+        keep_parameters(self, locals())
 
     @ends_callbacks
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseClassifier:
@@ -289,16 +211,9 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
         SparseClassifier
             The estimator itself.
         """
-        if dispatches(X):
-            moved: SparseClassifier = fit_in_namespace(self, X, y, sample_weight)
-            return moved
-        if is_on_device(X, self.device):
-            found: SparseClassifier = self._fit_on_device(X, y, sample_weight)
-            return found
+        if self._fitted_elsewhere(X, y, sample_weight):
+            return self
         X, y, sample_weight = map(on_host, (X, y, sample_weight))
-        if is_dask(X):
-            fitted: SparseClassifier = self._fit_dask(X, y, sample_weight)
-            return fitted
         data = X
         X, y = validated(self, X, y, ensure_all_finite=False)  # the design finds what is not finite
         classes, codes = classes_of(y)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
 from diht.estimators.joint import JointModel
+from diht.estimators.parameters import keep_parameters
 from diht.estimators.path import Path
 from diht.joint.likelihood import Named
 from diht.persistence.joint import JointFile
@@ -106,14 +107,7 @@ class SparseCox(JointModel):
         time_limit: float | None = None,
         keep: ArrayLike | None = None,
     ) -> None:
-        self.k = k
-        self.lam = lam
-        self.ties = ties
-        self.exact = exact
-        self.standardize = standardize
-        self.tol = tol
-        self.time_limit = time_limit
-        self.keep = keep
+        keep_parameters(self, locals())
 
     def fit(
         self,

@@ -31,6 +31,7 @@ from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import blas_threads, class_weighted, classes_of, set_features, validated
 from diht.estimators.folds import Grid, Models, Plain, Results, Sums
 from diht.estimators.namespaces import dispatches, fit_in_namespace
+from diht.estimators.parameters import documented, keep_parameters
 from diht.estimators.path import (
     CRITERIA,
     Path,
@@ -573,6 +574,7 @@ def _minus_loss(loss: Loss, model: Plain, X: Any, y: Array, sample_weight: Vecto
     return -float(np.average(each, axis=1, weights=sample_weight).mean())
 
 
+@documented(SparseRegressor)
 class SparseRegressorCV(_CrossValidated, SparseRegressor):
     r"""Linear regression with at most k features, k and lam chosen by cross-validation or an information criterion.
 
@@ -587,7 +589,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
     lams : float or sequence of float, default=(0.001, 0.01, 0.1)
         Strengths of the ridge to try.
-    loss : str or Loss, default="squared"
+    loss
         As in `SparseRegressor`.
     criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
         How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
@@ -644,7 +646,9 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         more of the other points.
     n_splits_ : int
         Number of folds.
-    coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
+    coef_, intercept_, support_, dual_coef_, objective_, lower_bound_, gap_, certificate_, result_, n_iter_, n_samples_fit_
+        As in `SparseRegressor`.
+    n_features_in_, feature_names_in_, encoder_, target_names_in_
         As in `SparseRegressor`.
 
     See Also
@@ -695,29 +699,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         device: Any = None,
         constraint: Constraint | None = None,
     ) -> None:
-        self.ks = ks
-        self.lams = lams
-        self.loss = loss
-        self.criterion = criterion
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.solver = solver
-        self.exact = exact
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.tol = tol
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.keep = keep
-        self.groups = groups
-        self.sign = sign
-        self.bounds = bounds
-        self.encoder = encoder
-        self.device = device
-        self.constraint = constraint
+        keep_parameters(self, locals())
 
     def fit(
         self, X: Any, y: Any, sample_weight: ArrayLike | None = None, offset: ArrayLike | None = None
@@ -754,6 +736,7 @@ class SparseRegressorCV(_CrossValidated, SparseRegressor):
         return {"": y}, normalised_weights(weights, len(y)), None
 
 
+@documented(SparseClassifier, SparseRegressorCV)
 class SparseClassifierCV(_CrossValidated, SparseClassifier):
     r"""Linear classification with at most k features, k and lam chosen by cross-validation or an information criterion.
 
@@ -763,72 +746,41 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
 
     Parameters
     ----------
-    ks : sequence of int or None, default=None
-        Numbers of features to try; with `groups` of groups, with `keep` besides those. None takes about ten, evenly spaced on a
-        logarithmic scale, from 1 to 30, to all, or to a tenth of the number of samples, whichever is least.
-    lams : float or sequence of float, default=(0.001, 0.01, 0.1)
-        Strengths of the ridge to try.
-    loss : str or Loss, default="logistic"
+    ks, lams
+        As in `SparseRegressorCV`.
+    loss, multiclass
         As in `SparseClassifier`.
-    multiclass : {"shared", "ovr"}, default="shared"
-        As in `SparseClassifier`.
-    criterion : {"1se", "score", "aic", "bic", "ebic"}, default="1se"
-        How k and lam are chosen: the smallest k whose mean score is within one standard error of the best (the standard deviation
-        of the best one's scores, divided by the root of the number of folds); the best mean score; or the least information
-        criterion of the path of all samples, without folds (see `Path.criterion`; for losses that are likelihoods).
-    cv : int, cross-validation generator or iterable, default=None
-        The folds, as in scikit-learn; None makes five.
+    criterion, cv
+        As in `SparseRegressorCV`.
     scoring : str, callable or None, default=None
         The score, the larger the better; None takes the accuracy.
-    refit : bool, default=True
-        Whether to fit the model. Without it only `cv_results_` and what was chosen are there.
+    refit
+        As in `SparseRegressorCV`.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples in the fits; scores know nothing of them.
-    solver : str or Solver, default="auto"
-        The method of the last fit. Any but "auto" makes the models of the folds as well, with bounds, as in `sparse_path`.
-    exact : bool, default=False
-        Whether the last fit, which branches within the budget of the default, is to do so to the end.
-    fit_intercept : bool, default=True
-        Whether to fit an intercept, which is neither penalised nor counted.
-    standardize : bool, default=True
-        Whether to divide each column by its weighted standard deviation, that of the training samples of a fold; a group has one
-        scale. False for columns whose units are comparable, such as words of texts.
-    tol : float, default=1e-4
-        The relative gap at which a model counts as optimal.
-    time_limit : float, optional
-        Limit on the seconds of each path, and of the last fit.
-    random_state : int, RandomState instance or None, default=None
-        Seed of a stochastic solver.
-    n_jobs : int or None, default=None
-        Folds at a time, each in a thread of its own; -1 for all processors. None means one fold at a time, with as many threads
-        as the plain estimator has.
-    verbose : bool, default=False
-        Whether to print a line for each fold.
+    solver, exact, fit_intercept, standardize, tol, time_limit, random_state, n_jobs, verbose
+        As in `SparseRegressorCV`.
     keep, groups, sign, bounds
         As in `SparseClassifier`.
     encoder : TableEncoder or None, default=None
         How a data frame becomes numbers, as in `SparseClassifier`; in a fold from its training samples alone.
     device : str, optional
         Where to fit, as in `SparseClassifier`; `cv` is then a number of folds, a KFold or a StratifiedKFold.
-    constraint : Constraint or None, default=None
-        What `diht.per_group`, `diht.within_budget` or `diht.heredity` return; `ks` come in the place of its own k, or budget. None
-        takes ten of them up to that. Without `keep` and `groups`.
+    constraint
+        As in `SparseRegressorCV`.
 
     Attributes
     ----------
-    best_k_, best_lam_ : int (for a budget float) and float
-        What was chosen.
-    best_index_, best_score_ : int and float
-        Its place in `cv_results_`, and its mean score or criterion.
-    cv_results_ : dict
-        As that of scikit-learn's `GridSearchCV`: `params`, `param_k`, `param_lam`, `split0_test_score` and so on,
-        `mean_test_score`, `std_test_score`, `rank_test_score`. For an information criterion its values, by its name.
+    best_k_, best_lam_, best_index_, best_score_, cv_results_
+        As in `SparseRegressorCV`.
     path_ : Path or list of Path
         The models of all samples; with ``multiclass="ovr"`` one path for each of more than two classes against the rest. Bounds
         are those of the dual points of these models and of the last fit: `sparse_path` proves more of the other points.
-    n_splits_ : int
-        Number of folds.
-    coef_, intercept_, support_, objective_, lower_bound_, gap_, certificate_, result_, ...
+    n_splits_
+        As in `SparseRegressorCV`.
+    coef_, intercept_, support_, dual_coef_, objective_, lower_bound_, gap_, certificate_, result_, n_iter_, n_samples_fit_
+        As in `SparseClassifier`.
+    n_features_in_, feature_names_in_, encoder_
         As in `SparseClassifier`.
 
     See Also
@@ -879,31 +831,7 @@ class SparseClassifierCV(_CrossValidated, SparseClassifier):
         device: Any = None,
         constraint: Constraint | None = None,
     ) -> None:
-        self.ks = ks
-        self.lams = lams
-        self.loss = loss
-        self.criterion = criterion
-        self.cv = cv
-        self.scoring = scoring
-        self.refit = refit
-        self.class_weight = class_weight
-        self.solver = solver
-        self.exact = exact
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.tol = tol
-        self.time_limit = time_limit
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.keep = keep
-        self.groups = groups
-        self.sign = sign
-        self.bounds = bounds
-        self.encoder = encoder
-        self.device = device
-        self.constraint = constraint
-        self.multiclass = multiclass
+        keep_parameters(self, locals())
 
     def _targets(self, y: Array, weights: Vector | None) -> tuple[dict[str, Array], Vector, Array | None]:
         classes, codes = classes_of(y)

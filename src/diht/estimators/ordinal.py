@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from diht.estimators.base import class_weighted
 from diht.estimators.cox import SparseCox
 from diht.estimators.joint import JointModel
+from diht.estimators.parameters import documented, keep_parameters
 from diht.estimators.path import Path
 from diht.joint.likelihood import Named
 from diht.joint.odds import ProportionalOdds
@@ -27,6 +28,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
+@documented(SparseCox)
 class SparseOrdinalClassifier(ClassifierMixin, JointModel):  # type: ignore[misc]
     r"""Ordered classes with at most k features, and a proved bound on how much better another choice of features could be.
 
@@ -39,25 +41,14 @@ class SparseOrdinalClassifier(ClassifierMixin, JointModel):  # type: ignore[misc
 
     Parameters
     ----------
-    k : int, default=10
-        The largest number of features used.
-    lam : float, default=1e-3
-        The ridge's strength, positive.
+    k, lam
+        As in `SparseCox`.
     classes : sequence, optional
         The classes in ascending order. By default those of y, sorted; of an ordered pandas categorical, its own order.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, which multiply those of their samples.
-    exact : bool, default=False
-        Whether to branch until the gap is within `tol` or `time_limit` is reached, and not 30 nodes at most.
-    standardize : bool, default=True
-        Whether columns are divided by their standard deviations, so that the ridge treats them alike. Objective and bound are then
-        those of the scaled columns; `coef_` belongs to the columns of X.
-    tol : float, default=1e-4
-        The relative gap at which a model counts as optimal.
-    time_limit : float, optional
-        Seconds after which the best model so far is taken.
-    keep : array of int or of bool, optional
-        Features that every model may use, besides k others.
+    exact, standardize, tol, time_limit, keep
+        As in `SparseCox`.
 
     Attributes
     ----------
@@ -67,14 +58,8 @@ class SparseOrdinalClassifier(ClassifierMixin, JointModel):  # type: ignore[misc
         At most k are not zero; a positive one speaks for higher classes.
     thresholds_ : ndarray of shape (n_classes - 1,)
         Ascending; x.w is compared with them.
-    support_ : ndarray of int
-        The features of the model, ascending.
-    objective_, lower_bound_, gap_ : float
-        The model's objective, what no model with k features can be below, in exact arithmetic, and their difference.
-    status_ : str
-        "optimal" where the gap is within `tol`, else "time_limit" or "node_limit".
-    n_nodes_ : int
-        Nodes of the search tree.
+    support_, objective_, lower_bound_, gap_, status_, n_nodes_
+        As in `SparseCox`.
     result_, certificate_
         These figures as `SparseClassifier` has them; the proof is not kept.
     n_features_in_, feature_names_in_
@@ -114,15 +99,7 @@ class SparseOrdinalClassifier(ClassifierMixin, JointModel):  # type: ignore[misc
         time_limit: float | None = None,
         keep: ArrayLike | None = None,
     ) -> None:
-        self.k = k
-        self.lam = lam
-        self.classes = classes
-        self.class_weight = class_weight
-        self.exact = exact
-        self.standardize = standardize
-        self.tol = tol
-        self.time_limit = time_limit
-        self.keep = keep
+        keep_parameters(self, locals())
 
     def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> SparseOrdinalClassifier:
         """Fit the model.

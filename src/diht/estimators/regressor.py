@@ -10,13 +10,13 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
 from diht.constraints.base import Constraint
-from diht.dask import is_dask
 from diht.estimators.base import SparseLinearModel, declared, validated
 from diht.estimators.callbacks import FitTasks, ends_callbacks
 from diht.estimators.lazy import lazy_for_dask
-from diht.estimators.namespaces import dispatches, fit_in_namespace, hosted
+from diht.estimators.namespaces import hosted
+from diht.estimators.parameters import keep_parameters
 from diht.estimators.table_encoder import TableEncoder
-from diht.gpu import is_on_device, on_host
+from diht.gpu import on_host
 from diht.losses import Loss
 from diht.problem import Targets, finite_vector, normalised_weights
 from diht.samples import null_intercept
@@ -200,26 +200,7 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         encoder: TableEncoder | None = None,
         device: Any = None,
     ) -> None:
-        self.k = k
-        self.lam = lam
-        self.loss = loss
-        self.solver = solver
-        self.exact = exact
-        self.fit_intercept = fit_intercept
-        self.standardize = standardize
-        self.tol = tol
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.keep = keep
-        self.groups = groups
-        self.sign = sign
-        self.bounds = bounds
-        self.encoder = encoder
-        self.device = device
+        keep_parameters(self, locals())
 
     @ends_callbacks
     def fit(
@@ -245,16 +226,9 @@ class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]
         SparseRegressor
             The estimator itself.
         """
-        if dispatches(X):
-            moved: SparseRegressor = fit_in_namespace(self, X, y, sample_weight, offset)
-            return moved
-        if is_on_device(X, self.device):
-            found: SparseRegressor = self._fit_on_device(X, y, sample_weight, offset)
-            return found
+        if self._fitted_elsewhere(X, y, sample_weight, offset):
+            return self
         X, y, sample_weight, offset = map(on_host, (X, y, sample_weight, offset))
-        if is_dask(X):
-            fitted: SparseRegressor = self._fit_dask(X, y, sample_weight, offset)
-            return fitted
         data, targets = X, y
         # The design finds what is not finite.
         X, y = validated(self, X, y, y_numeric=True, multi_output=True, ensure_all_finite=False)

@@ -15,6 +15,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import _check_feature_names_in, check_array, check_is_fitted, validate_data
 
+from diht.estimators.parameters import keep_parameters
 from diht.tables import Column, Encoding, Frame, kind_of, left_out
 from diht.tables.encoding import BLANK, missing_in_words
 from diht.tables.frame import (
@@ -116,12 +117,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         drop: Sequence[str] | None = None,
         only: Sequence[str] | None = None,
     ) -> None:
-        self.impute = impute
-        self.min_frequency = min_frequency
-        self.max_categories = max_categories
-        self.keep = keep
-        self.drop = drop
-        self.only = only
+        keep_parameters(self, locals())
 
     @classmethod
     def of(cls, encoding: Encoding) -> TableEncoder:
