@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import primal
+from diht.numerics.arrays import Indices, Vector
 from diht.result import Model
 from diht.samples import Intercept, Rows
 
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from diht.problem import Problem
 
 __all__ = ["Fit"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,11 @@ from diht.design import LARGEST, Design, Features, affine, as_design
 from diht.design.base import SMALLEST, UNIT
 from diht.design.gram import PreciseGram
 from diht.losses import Loss, Squared, as_loss
+from diht.numerics.arrays import Vector
 from diht.numerics.exact import dot, two_sum
 from diht.samples import MemorySamples, Rows, Samples, TargetSamples, added
 
 __all__ = ["Problem", "Targets", "finite_vector", "normalised_weights", "positive_number"]
-
-Vector = NDArray[np.float64]
 
 _PAIRWISE = 64.0 * UNIT  # relative error of numpy's pairwise sum over fewer than 2^40 terms
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, BoundWithoutProof, Screening
 from diht.design.base import UNIT
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.digits import percent, rounded_down, shown
 from diht.numerics.traffic import Traffic, Trips
 from diht.status import Status, relative
@@ -32,9 +33,7 @@ __all__ = [
     "used",
 ]
 
-Vector = NDArray[np.float64]
 _NAMED = 20  # features of a result in a notebook
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diht.numerics.arrays import Array
 from diht.persistence.document import Node, parse
 from diht.persistence.joint import TASKS, read_joint
 from diht.persistence.model import SavedModel
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from diht.estimators import SparseClassifier, SparseRegressor
 
 __all__ = ["Predictor", "load_model"]
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,17 +12,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.datasets import Table, atomic_write, read_table
 from diht.losses import losses_with_probabilities
+from diht.numerics.arrays import Indices
 from diht.persistence.model import SavedModel, stacked_columns
 from diht.persistence.schema import read_model
 from diht.tables import Frame
 
 __all__ = ["as_numbers", "columns_of", "predict", "read_for", "rows_for"]
-
-Indices = NDArray[np.int64]
 
 
 def predict(arguments: argparse.Namespace) -> None:

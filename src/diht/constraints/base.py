@@ -11,15 +11,12 @@ from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.limits import Limits
 from diht.constraints.selection import top_k
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["Cardinality", "Constraint", "as_constraint"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class Constraint(ABC):

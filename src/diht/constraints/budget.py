@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.constraints.base import Constraint
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["Budget", "within_budget"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _WITHIN = 1.0 + 1e-12  # what a sum of costs may be of the budget, for its rounding

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraints.base import Cardinality, Constraint, Node
 from diht.constraints.limits import Limits, least_places, limits_of, shared_places, shrunk_places, sides_of
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = [
     "Structured",
@@ -29,8 +30,6 @@ __all__ = [
     "units_of_labels",
 ]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Signs = NDArray[np.int8]
 
 _HIDDEN = 1e-9  # by which sums of places may be beyond their limits for rounding

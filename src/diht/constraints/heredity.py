@@ -8,16 +8,13 @@ from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.base import Cardinality, Constraint, threshold_scale
-from diht.constraints.lineage import Lineage, Mask, read_parents
+from diht.constraints.lineage import Lineage, read_parents
 from diht.design.base import SMALLEST, UNIT
+from diht.numerics.arrays import Indices, Mask, Vector
 
 __all__ = ["Heredity", "heredity"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _SWEEPS = 1000  # at most; 11 to 97 end it for 10 to 30 main effects and all their products

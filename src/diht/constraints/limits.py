@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Limits", "least_places", "limits_of", "shared_places", "shrunk_places", "sides_of"]
+from diht.numerics.arrays import Indices, Vector
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
+__all__ = ["Limits", "least_places", "limits_of", "shared_places", "shrunk_places", "sides_of"]
 
 _LEAST = 2.0**-960  # limits next to zero are no nearer: products with them are normal numbers
 _MOST_STEPS = 200

@@ -7,16 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from diht.numerics.arrays import Indices, Mask, Vector
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = ["Lineage", "parents_of"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,11 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht.constraints.base import Cardinality, Constraint
 from diht.constraints.groups import units_of_labels
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["PerGroup", "per_group"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 

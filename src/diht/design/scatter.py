@@ -16,18 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import affine, as_design
 from diht.design.base import Design
 from diht.design.gram import BLOCK, CHUNK, gram
 from diht.design.sparse import SparseDesign
+from diht.numerics.arrays import Indices, Matrix, Vector
 
 __all__ = ["Scatter"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _LOST = 1e-4  # share of a column's sum of squares below which a difference has too few digits
 

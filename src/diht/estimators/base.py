@@ -45,6 +45,7 @@ from diht.estimators.tabular import (
 )
 from diht.gpu import array_like, is_array_of_others, is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
+from diht.numerics.arrays import Array, Vector
 from diht.numerics.compiling import printed
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, normalised_weights
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
     from diht.gpu.data import DeviceData
 
 __all__ = ["SparseLinearModel", "class_targets", "column_scales", "declared", "scales_of", "validated", "without_none"]
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 _FORMATS = {
     "accept_sparse": ("csr", "csc"),

@@ -29,6 +29,7 @@ from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import on_host
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
+from diht.numerics.arrays import Array, Vector
 from diht.problem import Targets, normalised_weights
 from diht.solvers import Solver
 
@@ -37,9 +38,6 @@ if TYPE_CHECKING:
     from diht.samples.remote import RemoteSamples
 
 __all__ = ["SparseClassifier"]
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 
 class _OfLikelihoods:

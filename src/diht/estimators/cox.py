@@ -6,22 +6,20 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from diht.estimators.joint import JointModel
 from diht.estimators.parameters import keep_parameters
 from diht.estimators.path import Path
 from diht.joint.likelihood import Named
+from diht.numerics.arrays import Indices, Vector
 from diht.persistence.joint import JointFile
 from diht.problem import finite_vector
 from diht.survival.partial import TIES, Censored, PartialLikelihood
 from diht.survival.scores import baseline_hazard, brier_scores, concordance
 
 __all__ = ["SparseCox"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class SparseCox(JointModel):

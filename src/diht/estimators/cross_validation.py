@@ -47,6 +47,7 @@ from diht.estimators.table_encoder import TableEncoder
 from diht.estimators.tabular import Wanted, encoded, encoded_names, refuse_with, set_groups, wanted_of
 from diht.gpu import is_on_device, on_host
 from diht.losses import Loss
+from diht.numerics.arrays import Array, Vector
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
     from diht.gpu.data import DeviceData
 
 __all__ = ["SparseClassifierCV", "SparseRegressorCV"]
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 _RULES = "1se", "score"
 _LAMS = 1e-3, 1e-2, 1e-1  # for columns of unit variance

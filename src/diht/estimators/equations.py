@@ -19,6 +19,7 @@ from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import class_weighted, column_scales, validated
 from diht.estimators.tabular import wanted_of
 from diht.losses import Loss
+from diht.numerics.arrays import Array, Indices, Vector
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.refit import refit
 from diht.samples import null_intercept
@@ -27,9 +28,6 @@ from diht.serving import Predictor
 
 __all__ = ["Data", "Estimator", "FittedEquation", "NoMinimumError", "as_estimator", "equations_of"]
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Estimator: TypeAlias = SparseRegressor | SparseClassifier
 
 # Ridges for columns made orthonormal, where only the second is not next to nothing beside the curvature of the loss; where the two

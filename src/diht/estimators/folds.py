@@ -8,7 +8,6 @@ from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.design import Design, as_design
@@ -16,6 +15,7 @@ from diht.design.scatter import Scatter
 from diht.estimators import SparseClassifier, SparseRegressor
 from diht.estimators.base import column_scales, scales_of
 from diht.fit import Fit
+from diht.numerics.arrays import Array, Indices, Vector
 from diht.numerics.exact import dot
 from diht.problem import Problem
 from diht.refit import never
@@ -26,9 +26,6 @@ from diht.solvers.sweep import solve_path
 
 __all__ = ["Grid", "Models", "Plain", "Results", "Sums"]
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Plain: TypeAlias = SparseRegressor | SparseClassifier
 Models: TypeAlias = dict[tuple[float, float], Model]  # by k and lam
 Results: TypeAlias = dict[tuple[float, float], Result]

@@ -19,6 +19,7 @@ from diht.design.scatter import Scatter
 from diht.estimators.folds import Grid, Models, Plain
 from diht.estimators.there import problems_there
 from diht.losses import Loss
+from diht.numerics.arrays import Array, Indices, Vector
 from diht.problem import Problem
 from diht.result import Result
 from diht.samples import Rows
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
     from diht.gpu.data import DeviceData
 
 __all__ = ["FoldRule", "There", "score_of"]
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _AT_ONCE = 8  # models whose predictions are in memory at a time
 _MIXING = [np.uint64(m) for m in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)]  # of SplitMix64

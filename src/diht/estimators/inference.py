@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils.parallel import Parallel, delayed
@@ -26,6 +26,7 @@ from diht.estimators.base import blas_threads
 from diht.estimators.equations import Data, Estimator, FittedEquation, NoMinimumError, as_estimator, equations_of
 from diht.estimators.path import choices_among
 from diht.estimators.tabular import encoded_names, wanted_of
+from diht.numerics.arrays import Array, Indices, Vector
 from diht.numerics.interrupt import not_interruptible
 from diht.solvers.auto import Auto
 from diht.solvers.loop import as_solver
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Intervals", "Stability", "bootstrap", "debiased", "stability_selection"]
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Equation: TypeAlias = tuple[Indices, Vector, float]  # features, their coefficients, the intercept
 
 _SPEAK_OF_THE_RIDGE = (
@@ -47,7 +45,6 @@ _SPEAK_OF_THE_RIDGE = (
 )
 _INTERCEPT = -1  # in place of a feature
 _METHODS = "percentile", "basic"
-
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Without the ridge

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, ClassVar, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import StratifiedKFold, check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -23,6 +23,7 @@ from diht.estimators.tabular import check_kinds, check_switches, encoded_names, 
 from diht.joint.likelihood import Likelihood, Named
 from diht.joint.solve import JointProblem, Solved, joint_models, solve_joint, solve_joint_path
 from diht.losses import Loss
+from diht.numerics.arrays import Indices, Vector
 from diht.persistence.joint import JointFile, write_joint
 from diht.problem import positive_number
 from diht.refit import never
@@ -31,9 +32,6 @@ from diht.solvers.loop import Limits
 from diht.tables.frame import check_unique, is_frame
 
 __all__ = ["JointModel"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NODES = 30  # of the search tree, where it need not end
 

@@ -10,10 +10,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.estimators.path import default_names
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.digits import rounded_down, rounded_up
 from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["NearOptimal", "near_optimal"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _SHOWN, _NAMED = 10, 8  # models, and features of the frequencies, in the text
 

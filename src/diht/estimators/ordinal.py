@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
 from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -18,14 +18,11 @@ from diht.estimators.parameters import documented, keep_parameters
 from diht.estimators.path import Path
 from diht.joint.likelihood import Named
 from diht.joint.odds import ProportionalOdds
+from diht.numerics.arrays import Array, Indices, Vector
 from diht.persistence.joint import JointFile
 from diht.problem import normalised_weights
 
 __all__ = ["SparseOrdinalClassifier", "joint_model_of"]
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @documented(SparseCox)

@@ -31,6 +31,7 @@ from diht.estimators.tabular import (
 from diht.estimators.there import class_targets_there, scales_there, stated_there
 from diht.gpu import is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.compiling import printed
 from diht.numerics.digits import shown
 from diht.numerics.interrupt import interruptible
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
     from diht.gpu.data import DeviceData
 
 __all__ = ["Path", "PathPoint", "sparse_path"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 CRITERIA = "aic", "bic", "ebic"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
@@ -18,6 +18,7 @@ from diht.estimators.parameters import keep_parameters
 from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import on_host
 from diht.losses import Loss
+from diht.numerics.arrays import Array, Vector
 from diht.problem import Targets, finite_vector, normalised_weights
 from diht.samples import null_intercept
 from diht.solvers import Solver
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
     from diht.samples.remote import RemoteSamples
 
 __all__ = ["SparseRegressor"]
-
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
 
 
 class SparseRegressor(RegressorMixin, SparseLinearModel):  # type: ignore[misc]

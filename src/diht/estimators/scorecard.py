@@ -23,13 +23,11 @@ from diht.estimators.classifier import SparseClassifier
 from diht.estimators.equations import Data, FittedEquation, equations_of
 from diht.estimators.tabular import checked_array, encoded_names
 from diht.losses import Loss
+from diht.numerics.arrays import Array, Indices, Vector
 from diht.result import relative
 
 __all__ = ["Level", "Scorecard", "scorecard"]
 
-Array = NDArray[Any]
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Names: TypeAlias = tuple[str, ...]
 
 _SAME = 1e-6  # relative: the objective on the data given is that of the fit, up to rounding

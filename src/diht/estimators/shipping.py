@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression, PoissonRegressor, Ridge
 from sklearn.multiclass import OneVsRestClassifier
@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from diht.estimators.table_encoder import TableEncoder
 from diht.gpu import on_host
 from diht.losses import ALL_LOSSES, Loss
+from diht.numerics.arrays import Array
 from diht.persistence.model import SavedModel
 from diht.persistence.schema import write_model
 from diht.solvers.loop import SOLVERS
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from diht.tables import Encoding
 
 __all__ = ["SKOPS_TRUSTED", "ShippingMixin", "estimator_of"]
-
-Array = NDArray[Any]
 
 _MANY = 1_000_000  # features from which a model that is read has a sparse coef_
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.design import LARGEST
 from diht.estimators.base import SparseLinearModel, scales_of
 from diht.losses import Loss
+from diht.numerics.arrays import Vector
 from diht.numerics.exact import two_sum
 from diht.problem import Problem, Targets
 from diht.samples import Rows, Samples
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from diht.gpu.data import DeviceData
 
 __all__ = ["class_targets_there", "problems_there", "scales_there", "stated_there"]
-
-Vector = NDArray[np.float64]
 
 
 def scales_there(samples: Samples, constraint: Constraint) -> Vector:

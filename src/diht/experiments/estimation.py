@@ -9,12 +9,12 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import spectral_bound
 from diht.experiments.runner import Cell
 from diht.experiments.table import Row
 from diht.losses import Squared
+from diht.numerics.arrays import Vector
 from diht.problem import Problem
 from diht.refit import refit
 from diht.solvers import DIHT, HTP, IHT, Auto, Solver
@@ -22,7 +22,6 @@ from diht.solvers.loop import solve
 
 __all__ = ["FULL", "QUICK", "Estimation", "Plan", "cells", "paper_design"]
 
-Vector = NDArray[np.float64]
 Setting = tuple[float, float | None]  # lam and step
 
 _LOOK_EVERY = 10  # iterations; a look costs more than an iteration on problems as small as these

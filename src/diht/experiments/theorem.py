@@ -9,20 +9,18 @@ from math import ceil
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import dual_from_primal, gap, margin, primal
 from diht.experiments.runner import Cell
 from diht.experiments.table import Row
 from diht.losses import SmoothedHinge
+from diht.numerics.arrays import Vector
 from diht.problem import Problem
 from diht.refit import refit
 from diht.solvers import DIHT, Start
 from diht.theory import Constants, constants, error_bound, iterations
 
 __all__ = ["FULL", "QUICK", "Plan", "Theorem", "cells", "optimum", "promised_gap", "small_problem"]
-
-Vector = NDArray[np.float64]
 
 _SPACING = 1.15  # ratio of two iterations that are looked at
 _CLOSED = 1e-12  # relative gap at which the optimum counts as known

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
+from diht.numerics.arrays import Vector
 
 __all__ = ["Likelihood", "Linear", "Named"]
-
-Vector = NDArray[np.float64]
 
 
 class Linear(NamedTuple):

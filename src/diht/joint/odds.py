@@ -26,16 +26,13 @@ from __future__ import annotations
 from math import fsum
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from diht.joint.likelihood import Linear
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["ProportionalOdds"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _U = 2.0**-53  # unit roundoff of float64
 _STEPS, _HALVINGS, _ARMIJO = 100, 60, 1e-4

@@ -20,19 +20,16 @@ from itertools import count
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.design import Design
 from diht.design.base import UNIT
 from diht.joint.likelihood import Likelihood
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.relaxation.proximal import minimise_quadratic
 
 __all__ = ["JointFit", "JointProblem", "Solved", "joint_models", "solve_joint", "solve_joint_path"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NEWTON, _HALVINGS, _ARMIJO = 100, 40, 1e-4
 _LAST = 1e-15  # of the objective: a step that promises less is the last

@@ -8,13 +8,11 @@ eigenvalues that rounding hides, those of dependent columns whose ridge is small
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
-__all__ = ["Definite"]
+from diht.numerics.arrays import Matrix, Vector
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
+__all__ = ["Definite"]
 
 _U = 2.0**-53  # unit roundoff
 

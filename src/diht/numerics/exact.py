@@ -12,11 +12,10 @@ from math import fsum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from diht.numerics.arrays import Vector
 
 __all__ = ["CLEAR", "dot", "dots", "matmul", "total", "two_product", "two_sum"]
-
-Vector = NDArray[np.float64]
 
 CLEAR = 1e-11  # relative rounding error above which a figure that is published is computed in twice the precision
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
+from diht.numerics.arrays import Indices
 from diht.status import Status, relative
 from diht.tables import Encoding, Frame
 from diht.tables.encoding import missing_in_words
@@ -41,7 +42,6 @@ __all__ = [
 ]
 
 Label: TypeAlias = str | int | float
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

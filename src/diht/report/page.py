@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from diht import __version__
 from diht.datasets import atomic_write
+from diht.numerics.arrays import Vector
 from diht.numerics.digits import percent, rounded_down, short_percent, shown
 from diht.persistence.model import Equation, Figures, Label, SavedModel
 from diht.report.charts import INKS, Chart, Series, number, style
@@ -54,8 +55,6 @@ __all__ = [
     "verdict",
     "write_page",
 ]
-
-Vector = NDArray[np.float64]
 
 _TOL = 1e-4  # a relative gap that counts as none, by default
 _SHOWN = 30  # features of a table; the others unfold

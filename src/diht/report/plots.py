@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.numerics.arrays import Vector
 from diht.numerics.digits import percent
 from diht.report.text import printable, significant
 
@@ -38,8 +39,6 @@ __all__ = [
     "draw_ranges",
     "to_png",
 ]
-
-Vector = NDArray[np.float64]
 
 OBJECTIVE, BOUND, GAP = "#1f4e79", "#c05a00", "#dfe7ef"
 POSITIVE, NEGATIVE = "#1f4e79", "#c05a00"

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from diht.numerics.arrays import Vector
+
 __all__ = ["scores"]
 
-Vector = NDArray[np.float64]
 _SURE = 1e-15  # least probability that counts in a log loss
 
 

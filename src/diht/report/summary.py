@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from diht.numerics.arrays import Vector
 from diht.numerics.digits import rounded_down, shown
 from diht.persistence.model import Equation, SavedModel
 from diht.report.page import Story
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Summary"]
 
-Vector = NDArray[np.float64]
 _NAME = 28  # characters of a feature's name in text
 
 _FIXED = (

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from diht.design.base import Design
 from diht.losses import Loss
+from diht.numerics.arrays import Vector
 
 __all__ = ["CoordinateAscent", "ProximalAscent"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from diht.design import DualState, Features, Step
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss, Pieces
+from diht.numerics.arrays import Indices, Vector
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.central_path import EndOfPath
 from diht.samples.descents import Descents
@@ -36,8 +37,6 @@ __all__ = ["Chosen", "Curvatures", "Intercept", "Rows", "Samples", "added"]
 
 T = TypeVar("T")
 Intercept: TypeAlias = Any  # a number, or an array with one for each of several targets
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Rows: TypeAlias = Any  # N numbers, where the rows live
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import Curvature, DenseDesign, Design, DualState, Step, spectral_bound, stacked
 from diht.design.gram import Gram, PreciseGram, Products, gram_of, products
+from diht.numerics.arrays import Indices, Vector
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.lines import BlockLines
 from diht.samples.memory import ChosenInMemory, MemorySamples
@@ -19,8 +19,6 @@ from diht.samples.partition import Blocks, make_blocks
 __all__ = ["BlockSamples"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from diht.design.base import Design
 from diht.design.step import Vector
 from diht.losses import Pieces
+from diht.numerics.arrays import Indices
 
 __all__ = ["LONG", "EndOfPath", "Fewer", "Sides", "Turned", "central_path", "condensed", "near_kinks", "some_rows"]
-
-Indices = NDArray[np.int64]
 
 LONG = 10_000  # samples from which on a part of them is solved first
 _PART, _NEAR = 5.0, 5.0  # rows of that part, in units of N^(2/3); samples near a kink, in those of N sqrt(k / part)

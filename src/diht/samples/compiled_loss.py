@@ -6,15 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.losses import Loss
+from diht.numerics.arrays import Vector
 from diht.numerics.threads import run_parts
 from diht.samples.intercept import SHORT, added
 
 __all__ = ["curvatures", "is_compiled", "slopes", "sums"]
-
-Vector = NDArray[np.float64]
 
 _LOGISTIC = 1  # as `Loss.kernel` has it
 _TOGETHER = 1 << 16  # samples whose sum is computed by itself, so that it is the same whatever the number of threads

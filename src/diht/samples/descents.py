@@ -11,16 +11,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import DenseDesign, Design
+from diht.numerics.arrays import Indices, Mask, Vector
 from diht.samples.least_squares import ridge
 
 __all__ = ["Descents", "Optimum"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 _NEAR, _FITTED = 60, 3  # features that are looked at more closely, and the best of them, in two ways, to fit
 _ACCURACY, _GAIN = 1e-8, 1e-6  # of the objective: accuracy of a fit, and what a swap lowers it by at least

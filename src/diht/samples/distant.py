@@ -7,16 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design.spectral import has_small_gram
 from diht.losses import Loss
+from diht.numerics.arrays import Vector
 from diht.samples.base import Rows, Samples, added
 from diht.samples.intercept import root_in_batches
 
 __all__ = ["Distant", "WeightedThere", "slopes_at"]
-
-Vector = NDArray[np.float64]
 
 _ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
 _SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last

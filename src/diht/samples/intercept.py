@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from diht.design.step import Step
 from diht.losses import Loss
+from diht.numerics.arrays import Vector
 
 if TYPE_CHECKING:
     from diht.samples import Rows, Samples
@@ -31,8 +32,6 @@ __all__ = [
     "root_of_jumps",
     "rounding",
 ]
-
-Vector = NDArray[np.float64]
 
 _MAX_EVALUATIONS = 200
 _MOST_BISECTIONS = 8  # in a row; if more, a root that secants would find costs as many

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design.entries import Entries
+from diht.numerics.arrays import Vector
 
 __all__ = ["BlockLines", "Lines", "MemoryLines"]
 
-Vector = NDArray[np.float64]
 Along: TypeAlias = Any  # a number for each entry of the columns, where the rows live
 
 

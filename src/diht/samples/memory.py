@@ -13,6 +13,7 @@ from diht.design import Curvature, DenseDesign, Design, DualState, Step, spectra
 from diht.design.entries import DenseEntries, Entries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
+from diht.numerics.arrays import Indices, Vector
 from diht.samples import compiled_loss
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
@@ -25,8 +26,6 @@ from diht.samples.walks import Around, Walks
 __all__ = ["MemorySamples", "null_intercept"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 5e6  # of X, dense, for compiled local searches
 

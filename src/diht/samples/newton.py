@@ -15,14 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.losses import Loss
+from diht.numerics.arrays import Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["Look", "Seen", "Smooth", "newton_minimum", "smoothed_minimum"]
-
-Vector = NDArray[np.float64]
 
 _MOST_STEPS = 100
 _ARMIJO = 1e-4

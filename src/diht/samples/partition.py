@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
+
+from diht.numerics.arrays import Indices
 
 __all__ = ["Blocks", "check_blocks", "make_blocks", "shuffled_runs"]
 
-Indices = NDArray[np.int64]
 Blocks = int | Sequence[ArrayLike]
 
 _LONGEST_RUN, _RUNS_A_BLOCK = 64, 100

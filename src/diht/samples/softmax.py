@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from diht.design.step import Vector
 from diht.losses import Loss
+from diht.numerics.arrays import Mask
 from diht.numerics.definite import Definite
 
 __all__ = ["MOST_COEFFICIENTS", "Minimum", "minimise_softmax"]
-
-Mask = NDArray[np.bool_]
 
 MOST_COEFFICIENTS = 1500  # whose Hessian is formed
 

@@ -15,7 +15,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from diht.design import DualState, Step, TargetFeatures
@@ -23,6 +22,7 @@ from diht.design.base import SMALLEST, UNIT
 from diht.design.gram import Gram, PreciseGram
 from diht.losses import Loss
 from diht.losses.base import OfTarget
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples, added
 from diht.samples.partition import Blocks
@@ -31,8 +31,6 @@ from diht.samples.softmax import MOST_COEFFICIENTS, minimise_softmax
 __all__ = ["TargetSamples"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
 _SOON, _ROUNDER = (

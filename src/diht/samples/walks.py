@@ -12,13 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from diht.design.entries import Entries, SparseEntries
+from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.numerics.threads import run_parts
 
 __all__ = ["Around", "Found", "Walks"]
-
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _SPARSE = 0.25  # share of numbers that differ from the most frequent row up to which only these are read
 _WORTH = 20_000  # operations that are worth a thread: an entry is one, and each column has its small system

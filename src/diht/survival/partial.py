@@ -22,11 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.joint.likelihood import Linear
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["TIES", "Censored", "PartialLikelihood"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 TIES = ("efron", "breslow")
 _U = 2.0**-53  # unit roundoff of float64

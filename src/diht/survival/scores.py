@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.numerics.arrays import Vector
 from diht.survival.partial import Censored, PartialLikelihood
 
 __all__ = ["baseline_hazard", "brier_scores", "concordance"]
-
-Vector = NDArray[np.float64]
 
 
 def baseline_hazard(likelihood: PartialLikelihood, u: Vector) -> dict[int, tuple[Vector, Vector]]:

@@ -8,14 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diht.numerics.arrays import Indices, Matrix
 from diht.tables.frame import Frame, Values, as_booleans, as_numbers, as_texts, count_missing, is_number
 
 __all__ = ["BLANK", "KINDS", "OTHER", "Column", "Encoding"]
-
-Indices = NDArray[np.int64]
-Matrix = NDArray[np.float64]
 
 KINDS = ("number", "boolean", "category", "unused")
 BLANK, OTHER = "(blank)", "(other)"  # the levels of what is missing, and of rare levels together
