@@ -17,7 +17,7 @@ from diht.design.base import UNIT
 from diht.numerics.arrays import Indices, Vector
 from diht.numerics.digits import percent, rounded_down, shown
 from diht.numerics.traffic import Traffic, Trips
-from diht.status import Status, relative
+from diht.status import Bounded, Status, relative
 
 __all__ = [
     "Certificate",
@@ -146,7 +146,7 @@ _NOTHING = Screening(np.empty(0), np.empty(0))
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(Bounded):
     """How good a model is, with the proof.
 
     Attributes
@@ -217,16 +217,6 @@ class Certificate:
         """
         return NormBound.proved(factor, self.objective, self.lower_bound, self.norm, self.larger_ridges)
 
-    @property
-    def gap(self) -> float:
-        """The objective less the lower bound, never negative."""
-        return max(self.objective - self.lower_bound, 0.0)
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap divided by the objective."""
-        return relative(self.gap, self.objective)
-
     def without_proof(self, alpha: Vector | None = None) -> Certificate:
         """Return the figures alone, as a stored estimator holds them, or with a dual point to look at."""
         return replace(self, bound=BoundWithoutProof.of(self.bound, alpha))
@@ -283,7 +273,7 @@ class Certificate:
 
 
 @dataclass(frozen=True)
-class NormBound:
+class NormBound(Bounded):
     """What is proved of models whose coefficients are bounded; it says nothing of others.
 
     Attributes
@@ -315,16 +305,6 @@ class NormBound:
         bounds = [(B, 0.5 * e * radius * radius) for e, B in larger_ridges if radius < np.inf]
         lowered = [B - less - 8.0 * UNIT * (abs(B) + less) for B, less in bounds]
         return cls(float(factor), radius, objective, float(max([of_all, *lowered])), of_all)
-
-    @property
-    def gap(self) -> float:
-        """The objective less the bound for models of this norm, never negative."""
-        return max(self.objective - self.lower_bound, 0.0)
-
-    @property
-    def relative_gap(self) -> float:
-        """That gap divided by the objective."""
-        return relative(self.gap, self.objective)
 
     def __str__(self) -> str:
         figure = shown(self.objective, self.lower_bound, 7)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 
-__all__ = ["Status", "relative"]
+__all__ = ["Bounded", "Status", "relative"]
 
 
 class Status(StrEnum):
@@ -37,3 +37,20 @@ _MEANINGS = {
 def relative(gap: float, objective: float) -> float:
     """Gap divided by the objective's size; the smallest normal number stands for an objective of zero."""
     return gap / max(abs(objective), sys.float_info.min)
+
+
+class Bounded:
+    """What has an objective and a lower bound."""
+
+    objective: float
+    lower_bound: float
+
+    @property
+    def gap(self) -> float:
+        """The objective less the lower bound, never negative."""
+        return max(self.objective - self.lower_bound, 0.0)
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the objective."""
+        return relative(self.gap, self.objective)

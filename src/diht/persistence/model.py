@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
 from diht.numerics.arrays import Indices
-from diht.status import Status, relative
+from diht.status import Bounded, Status
 from diht.tables import Encoding, Frame
 from diht.tables.encoding import missing_in_words
 from diht.tables.frame import as_numbers, count_missing, is_frame
@@ -45,7 +45,7 @@ Label: TypeAlias = str | int | float
 
 
 @dataclass(frozen=True)
-class Figures:
+class Figures(Bounded):
     """A certificate without its proof: what was attained and what was proved.
 
     Attributes
@@ -109,16 +109,6 @@ class Figures:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take back what was stored; a format that knows texts only has kept the status as one."""
         self.__dict__.update(state | {"status": Status(state["status"])})
-
-    @property
-    def gap(self) -> float:
-        """The objective less the lower bound, never negative."""
-        return max(self.objective - self.lower_bound, 0.0)
-
-    @property
-    def relative_gap(self) -> float:
-        """The gap divided by the objective."""
-        return relative(self.gap, self.objective)
 
 
 @dataclass(frozen=True, eq=False)
