@@ -192,6 +192,55 @@ class Features(ABC):
         return cut_at(features, np.full(len(features), float(self.shape[0])), most)
 
 
+class OfBase(Features):
+    """Columns of another matrix: how many bytes it has, where it is, and what is read of it.
+
+    Attributes
+    ----------
+    base : Features
+    """
+
+    base: Features
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the base."""
+        return self.base.nbytes
+
+    @property
+    def data_dtype(self) -> np.dtype[Any]:
+        """The type of the data."""
+        return self.base.data_dtype
+
+    @property
+    def passes(self) -> float:
+        """Reads of the whole of X so far."""
+        return self.base.passes
+
+    @property
+    def traffic(self) -> Traffic | Trips | None:
+        """What has been read of the base."""
+        return self.base.traffic
+
+    @property
+    def is_far(self) -> bool:
+        """Whether the base is."""
+        return self.base.is_far
+
+    @property
+    def long_products(self) -> bool:
+        """Whether those of the base are."""
+        return self.base.long_products
+
+    def count(self, passes: float) -> None:
+        """Count reads that something else than a product has made."""
+        self.base.count(passes)
+
+    def count_reads_of(self, part: Features) -> None:
+        """Count what has been read of a compact copy as its fraction of X."""
+        self.base.count_reads_of(part)
+
+
 class Design(Features):
     r"""The matrix :math:`X` of N samples (rows) and d features (columns), through its products.
 

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.base import Features, Index
+from diht.design.base import Features, Index, OfBase
 from diht.design.step import Vector
-from diht.numerics.traffic import Traffic, Trips
 
 __all__ = ["TargetFeatures"]
 
 
-class TargetFeatures(Features):
+class TargetFeatures(OfBase):
     """Columns by their targets and their places in X.
 
     Parameters
@@ -45,28 +44,9 @@ class TargetFeatures(Features):
         """Return those of the columns out of such rows."""
         return W[self.target, self.column]
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of X."""
-        return self.base.nbytes
-
-    @property
-    def data_dtype(self) -> np.dtype[Any]:
-        """The type of the data."""
-        return self.base.data_dtype
-
-    @property
-    def passes(self) -> float:
-        """Reads of the whole of X so far."""
-        return self.base.passes
-
     def count_reads_of(self, part: Features) -> None:
         """Count what has been read of a compact copy as its fraction of X."""
         self.base.count_reads_of(part.base if isinstance(part, TargetFeatures) else part)
-
-    def count(self, passes: float) -> None:
-        """Count reads that something else than a product has made."""
-        self.base.count(passes)
 
     def occupied(self) -> Index:
         """Return the columns, ascending, that may hold anything but zeros."""
@@ -75,16 +55,6 @@ class TargetFeatures(Features):
     def fraction(self, support: Index) -> float:
         """Fraction of the stored entries that some features hold."""
         return self.base.fraction(np.unique(self.column[support]))
-
-    @property
-    def traffic(self) -> Traffic | Trips | None:
-        """What has been read of X."""
-        return self.base.traffic
-
-    @property
-    def is_far(self) -> bool:
-        """Whether X is."""
-        return self.base.is_far
 
     def keepable(self, features: Index) -> bool:
         """Whether some columns of X fit into memory."""
@@ -104,11 +74,6 @@ class TargetFeatures(Features):
 
     def _of_base(self, n_columns: int | None) -> int | None:
         return None if n_columns is None else -(-n_columns // self.n_targets)
-
-    @property
-    def long_products(self) -> bool:
-        """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
-        return self.base.long_products
 
     def column_norms(self) -> Vector:
         """Euclidean norms of the columns."""

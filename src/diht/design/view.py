@@ -14,8 +14,8 @@ from diht.design.base import (
     SMALLEST,
     UNIT,
     Design,
-    Features,
     Index,
+    OfBase,
     RowErrors,
     StoredDesign,
     Visits,
@@ -27,7 +27,6 @@ from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import DualState, Step, Vector
-from diht.numerics.traffic import Traffic, Trips
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
 _NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself
@@ -119,12 +118,35 @@ class FormedView(DenseDesign):
         return FormedView(self.view, np.take(self._X, support, axis=1), features)
 
 
-class AffineErrors(Features):
-    """Bounds on the rounding errors of products with a matrix whose columns are shifted and scaled on the way."""
+class AffineErrors(OfBase):
+    """Columns that are shifted and scaled on the way: their entries, and bounds on the rounding errors of products."""
 
     base: RowErrors
     center: Vector | None
     scale: Vector | None
+
+    @property
+    def is_centred(self) -> bool:
+        """Whether there are centres."""
+        return self.center is not None
+
+    def occupied(self) -> Index:
+        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
+        held = np.zeros(self.shape[1], dtype=bool) if self.center is None else self.center != 0.0
+        held[self.base.occupied()] = True
+        return np.flatnonzero(held)
+
+    def fraction(self, support: Index) -> float:
+        """Fraction of the stored entries that some features hold."""
+        return self.base.fraction(support)
+
+    def keepable(self, features: Index) -> bool:
+        """Whether some columns of the base fit into memory."""
+        return self.base.keepable(features)
+
+    def pieces(self, features: Index, most: float) -> list[Index]:
+        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
+        return self.base.pieces(features, most)
 
     def _raw(self, w: Vector) -> tuple[Vector, float]:
         """Return ``w / scale`` and its product with the center."""
@@ -190,50 +212,6 @@ class DistantView(AffineErrors):
         self.base, self.center, self.scale, self.zeros = base, center, scale, zeros
         self.shape, self.dtype, self.n_threads = base.shape, base.dtype, base.n_threads
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the base."""
-        return int(self.base.nbytes)
-
-    @property
-    def data_dtype(self) -> np.dtype[Any]:
-        """The type of the data, before they are centred and scaled."""
-        found: np.dtype[Any] = self.base.dtype
-        return found
-
-    @property
-    def passes(self) -> float:
-        """Reads of the whole of X so far."""
-        return float(self.base.passes)
-
-    @property
-    def is_centred(self) -> bool:
-        """Whether there are centres."""
-        return self.center is not None
-
-    def count(self, passes: float) -> None:
-        """Count reads."""
-        self.base.count(passes)
-
-    def count_reads_of(self, part: Features) -> None:
-        """Count what has been read of a compact copy as its fraction of X."""
-        self.base.count_reads_of(part)
-
-    def occupied(self) -> Index:
-        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
-        held = np.zeros(self.shape[1], dtype=bool) if self.center is None else self.center != 0.0
-        held[self.base.occupied()] = True
-        return np.flatnonzero(held)
-
-    def fraction(self, support: Index) -> float:
-        """Fraction of the stored entries that some features hold."""
-        return float(self.base.fraction(support))
-
-    def pieces(self, features: Index, most: float) -> list[Index]:
-        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
-        found: list[Index] = self.base.pieces(features, most)
-        return found
-
 
 class AffineView(AffineErrors, Design):
     r"""The matrix :math:`Z = (X - 1 m^\top) Q^{-1}` with :math:`m` the centers and :math:`Q` the diagonal of the scales.
@@ -278,27 +256,9 @@ class AffineView(AffineErrors, Design):
         return np.asarray(frozen(values))
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of the base matrix."""
-        return self.base.nbytes
-
-    @property
-    def passes(self) -> float:
-        """Reads of the whole of X so far."""
-        return self.base.passes
-
-    @property
     def stored(self) -> StoredDesign:
         """The base."""
         return self.base
-
-    def count(self, passes: float) -> None:
-        """Count reads that something else than a product has made."""
-        self.base.count(passes)
-
-    def count_reads_of(self, part: Features) -> None:
-        """Count what has been read of a compact copy as its fraction of X."""
-        self.base.count_reads_of(part)
 
     # Products
 
@@ -365,31 +325,9 @@ class AffineView(AffineErrors, Design):
         found[self.zeros] = found[:, self.zeros] = 0.0
         return found
 
-    @property
-    def is_centred(self) -> bool:
-        """Whether there are centres."""
-        return self.center is not None
-
-    @property
-    def long_products(self) -> bool:
-        """Whether those of the base are."""
-        return self.base.long_products
-
     def gram_cost(self) -> float:
         """Return the number of multiplications of :meth:`weighted_gram`."""
         return self.base.gram_cost()
-
-    def fraction(self, support: Index) -> float:
-        """Fraction of the stored entries that some features hold."""
-        return self.base.fraction(support)
-
-    def occupied(self) -> Index:
-        """Return the columns of the base that may hold anything but zeros, and those that are shifted."""
-        if self.center is None:
-            return self.base.occupied()
-        held = self.center != 0.0
-        held[self.base.occupied()] = True
-        return np.flatnonzero(held)
 
     def column_entries(self, features: Index) -> Entries:
         """Return the entries of some columns: of sparse ones as they are stored but for their scale, of others centred."""
@@ -399,24 +337,6 @@ class AffineView(AffineErrors, Design):
         if self.scale is not None:
             found.x = found.x / found.per(self.scale[features])
         return found
-
-    def pieces(self, features: Index, most: float) -> list[Index]:
-        """Cut features into groups whose columns have at most so many stored entries, but for single ones."""
-        return self.base.pieces(features, most)
-
-    @property
-    def traffic(self) -> Traffic | Trips | None:
-        """What has been read of the base."""
-        return self.base.traffic
-
-    @property
-    def is_far(self) -> bool:
-        """Whether the base is."""
-        return self.base.is_far
-
-    def keepable(self, features: Index) -> bool:
-        """Whether some columns of the base fit into memory."""
-        return self.base.keepable(features)
 
     def columns(self, support: Index) -> AffineView:
         """Return a compact copy restricted to some features."""
