@@ -6,7 +6,7 @@ Solvers and duality speak to a `Constraint` only; the number k appears nowhere b
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -16,7 +16,9 @@ from diht.constraints.limits import Limits
 from diht.constraints.selection import top_k
 from diht.numerics.arrays import Indices, Vector
 
-__all__ = ["Cardinality", "Constraint", "as_constraint"]
+__all__ = ["NONE", "Cardinality", "Constraint", "Decided", "as_constraint"]
+
+NONE: Indices = np.empty(0, dtype=np.int64)
 
 
 class Constraint(ABC):
@@ -96,7 +98,7 @@ class Constraint(ABC):
         """The features that a model on a support may take up besides, each alone or with those of its unit; ascending."""
         m, inside, outside = self.free(n_features)
         if self.count(np.union1d(support, inside)) >= m + self.count(inside):
-            return _NONE
+            return NONE
         others = np.ones(n_features, dtype=bool)
         others[support] = others[outside] = False
         return np.flatnonzero(others)
@@ -277,7 +279,7 @@ class Cardinality(Constraint):
 
     def free(self, n_features: int) -> tuple[int, Indices, Indices]:
         """Nothing is decided."""
-        return self.k, _NONE, _NONE
+        return self.k, NONE, NONE
 
     def allowing(self, m: int) -> Constraint:
         """Another k."""
@@ -363,7 +365,32 @@ class Node(Constraint):
         return drop, add
 
 
-_NONE: Indices = np.empty(0, dtype=np.int64)
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Decided(Constraint):
+    """What constraints have in common that do more than count features.
+
+    Attributes
+    ----------
+    inside, outside : arrays of int
+        Features that have a place, and those that have none.
+    """
+
+    inside: Indices = field(default_factory=lambda: NONE)
+    outside: Indices = field(default_factory=lambda: NONE)
+
+    is_plain = False
+    is_count = False
+
+    def fits(self, features: Indices, n_features: int) -> bool:
+        """Whether a model with all of them is allowed."""
+        w = np.zeros(n_features)
+        w[features] = 1.0
+        return self.allows(w)
+
+    def restricted(self, inside: Indices, outside: Indices) -> Constraint:
+        """Decide more features."""
+        inside, outside = np.union1d(self.inside, inside), np.union1d(self.outside, outside)
+        return replace(self, inside=inside.astype(np.int64), outside=outside.astype(np.int64))
 
 
 def _forcing(v: Vector, k: int) -> tuple[Vector, Vector]:

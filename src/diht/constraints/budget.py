@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diht.constraints.base import Constraint
+from diht.constraints.base import Constraint, Decided
 from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["Budget", "within_budget"]
 
-_NONE: Indices = np.empty(0, dtype=np.int64)
 _WITHIN = 1.0 + 1e-12  # what a sum of costs may be of the budget, for its rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Budget(Constraint):
+class Budget(Decided):
     r"""Features whose costs add up to at most `budget`; those `inside` are paid for, none is `outside`.
 
     The largest sum of squares within a budget is a knapsack problem, which is hard. Its relaxation, in which one feature may be
@@ -34,17 +33,11 @@ class Budget(Constraint):
     budget : float
     costs : array of shape (d,)
         Positive.
-    inside, outside : arrays of int
-        Features that have a place, and those that have none.
     """
 
     budget: float
     costs: Vector
-    inside: Indices = field(default_factory=lambda: _NONE)
-    outside: Indices = field(default_factory=lambda: _NONE)
 
-    is_plain = False
-    is_count = False
     level_name = "budget"
 
     def __str__(self) -> str:
@@ -128,12 +121,6 @@ class Budget(Constraint):
         m = -1 if self._left < 0.0 else self.size - len(self.inside)
         return m, self.inside, np.flatnonzero(out)
 
-    def fits(self, features: Indices, n_features: int) -> bool:
-        """Whether a model with all of them is allowed."""
-        w = np.zeros(n_features)
-        w[features] = 1.0
-        return self.allows(w)
-
     def allowing(self, m: Any) -> Constraint:
         """Another budget."""
         return replace(self, budget=float(m))
@@ -150,11 +137,6 @@ class Budget(Constraint):
     def stated(self) -> dict[str, Any]:
         """The costs."""
         return {"kind": "budget", "costs": self.costs.tolist()}
-
-    def restricted(self, inside: Indices, outside: Indices) -> Constraint:
-        """Decide more features."""
-        inside, outside = np.union1d(self.inside, inside), np.union1d(self.outside, outside)
-        return replace(self, inside=inside.astype(np.int64), outside=outside.astype(np.int64))
 
     def within(self, features: Indices) -> Constraint:
         """The costs of some features, by the features' new numbers."""

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
 
-from diht.constraints.base import Cardinality, Constraint, threshold_scale
+from diht.constraints.base import NONE, Cardinality, Constraint, Decided, threshold_scale
 from diht.constraints.lineage import Lineage, read_parents
 from diht.design.base import SMALLEST, UNIT
 from diht.numerics.arrays import Indices, Mask, Vector
 
 __all__ = ["Heredity", "heredity"]
 
-_NONE: Indices = np.empty(0, dtype=np.int64)
 _SWEEPS = 1000  # at most; 11 to 97 end it for 10 to 30 main effects and all their products
 _EVEN = 1e-9  # of the largest square: what the last sweep may move
 _PRICES = 10  # pairs of prices that are tried where one parent will do
 
 
 @dataclass(frozen=True, eq=False)
-class Heredity(Constraint):
+class Heredity(Decided):
     r"""At most `k` terms are chosen, each of them with all of its parents (strong), or one (weak); coefficients of others are zero.
 
     A support T is allowed if some hereditary set S of at most k terms holds it: a parent counts, whatever its coefficient is. This
@@ -52,11 +51,6 @@ class Heredity(Constraint):
     k: int
     lineage: Lineage
     term: Indices
-    inside: Indices = field(default_factory=lambda: _NONE)
-    outside: Indices = field(default_factory=lambda: _NONE)
-
-    is_plain = False
-    is_count = False
 
     def __str__(self) -> str:
         """What it asks for."""
@@ -131,18 +125,12 @@ class Heredity(Constraint):
         used = self._mask(self.term[np.flatnonzero(w)])
         return not used[self.outside].any() and self.lineage.completed(used | self._chosen, self.k) is not None
 
-    def fits(self, features: Indices, n_features: int) -> bool:
-        """Whether a model with all of them is allowed."""
-        w = np.zeros(n_features)
-        w[features] = 1.0
-        return self.allows(w)
-
     def joining(self, support: Indices, n_features: int) -> Indices:
         """Those that fit in with what they need."""
         lineage, used = self.lineage, self._chosen | self._mask(self.term[support])
         closed = lineage.completed(used, self.k) if lineage.strong else used
         if closed is None:
-            return _NONE
+            return NONE
         may = self._usable & ~used & (lineage.with_least(~closed) <= self.k - np.count_nonzero(closed))
         if not np.all(lineage.holds(closed)[closed]):  # one parent will do, and some have none yet
             for j in np.flatnonzero(self._usable & ~used).tolist():

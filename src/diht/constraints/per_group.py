@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from diht.constraints.base import Cardinality, Constraint
+from diht.constraints.base import NONE, Cardinality, Constraint, Decided
 from diht.constraints.groups import units_of_labels
 from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["PerGroup", "per_group"]
 
-_NONE: Indices = np.empty(0, dtype=np.int64)
-
 
 @dataclass(frozen=True, eq=False)
-class PerGroup(Constraint):
+class PerGroup(Decided):
     r"""At most `k` features, and of each group at most as many as `most` says; places are kept for those `inside`.
 
     Such supports are the independent sets of a matroid: the largest sum of squares is that of the features taken in the order of
@@ -32,18 +30,11 @@ class PerGroup(Constraint):
         The group of each feature, from 0.
     most : array of shape (number of groups,)
         How many of each group a model may use.
-    inside, outside : arrays of int
-        Features that have a place, and those that have none.
     """
 
     k: int
     group: Indices
     most: Indices
-    inside: Indices = field(default_factory=lambda: _NONE)
-    outside: Indices = field(default_factory=lambda: _NONE)
-
-    is_plain = False
-    is_count = False
 
     def __str__(self) -> str:
         """What it asks for."""
@@ -94,7 +85,7 @@ class PerGroup(Constraint):
         used = np.union1d(support, self.inside).astype(np.int64)
         room = self._free() & (self._used(used) < self.most)[self.group]
         room[used] = False
-        return _NONE if len(used) >= self.k else np.flatnonzero(room)
+        return NONE if len(used) >= self.k else np.flatnonzero(room)
 
     def free(self, n_features: int) -> tuple[int, Indices, Indices]:
         """How many may still be in, which are, and which are out: those of full groups among them."""
@@ -104,12 +95,6 @@ class PerGroup(Constraint):
         m = -1 if np.any(used > self.most) else self.k - len(self.inside)
         return m, self.inside, np.union1d(self.outside, np.flatnonzero(full)).astype(np.int64)
 
-    def fits(self, features: Indices, n_features: int) -> bool:
-        """Whether a model with all of them is allowed."""
-        w = np.zeros(n_features)
-        w[features] = 1.0
-        return self.allows(w)
-
     def allowing(self, m: Any) -> Constraint:
         """Another k."""
         return replace(self, k=m + len(self.inside))
@@ -117,11 +102,6 @@ class PerGroup(Constraint):
     def stated(self) -> dict[str, Any]:
         """The groups and their limits."""
         return {"kind": "per_group", "group": self.group.tolist(), "most": self.most.tolist()}
-
-    def restricted(self, inside: Indices, outside: Indices) -> Constraint:
-        """Decide more features."""
-        inside, outside = np.union1d(self.inside, inside), np.union1d(self.outside, outside)
-        return replace(self, inside=inside.astype(np.int64), outside=outside.astype(np.int64))
 
     def within(self, features: Indices) -> Constraint:
         """The groups of some features, by the features' new numbers."""
