@@ -732,6 +732,7 @@ def test_version_and_help(capsys):
 # Ctrl-C, terminals and pipes
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_first_ctrl_c_asks_second_quits():
     before = signal.getsignal(signal.SIGINT)
     with Interrupt() as interrupt:
@@ -778,6 +779,7 @@ def plain(text):
     return re.sub(rb"\x1b\[[0-9;?]*[a-zA-Z]", b"", text).decode()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_reports_the_best_so_far(tmp_path):
     """On noise the search for the best 15 of 60 features would go on for ages."""
     rng = np.random.default_rng(0)

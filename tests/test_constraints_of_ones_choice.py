@@ -1,7 +1,7 @@
 """At most so many features of each group, and features that have costs: against enumeration."""
 
 import json
-from itertools import combinations
+from itertools import product
 from pathlib import Path as FilePath
 
 import numpy as np
@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from skops.io import dumps, loads
 
+from cases import crossed
 from diht import (
     Problem,
     SparseClassifier,
@@ -43,13 +44,16 @@ CONSTRAINTS = [
     heredity(4, PARENTS),
     heredity(3, PARENTS, "weak"),
 ]
+NAMED = {str(constraint): constraint for constraint in CONSTRAINTS}
 both = pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 
 
-def supports(constraint: Constraint, d: int = D) -> list[np.ndarray]:
+EVERY = np.array(list(product([0.0, 1.0], repeat=D)))
+
+
+def supports(constraint: Constraint) -> list[np.ndarray]:
     """All that are allowed, with the features inside."""
-    every = (np.isin(np.arange(d), chosen) for m in range(d + 1) for chosen in combinations(range(d), m))
-    return [np.flatnonzero(mask) for mask in every if constraint.allows(mask.astype(float))]
+    return [np.flatnonzero(mask) for mask in EVERY if constraint.allows(mask)]
 
 
 def largest_supports(constraint: Constraint) -> list[np.ndarray]:
@@ -71,10 +75,10 @@ def nodes(constraint: Constraint, rng: np.random.Generator) -> list[Constraint]:
     return found
 
 
-def best_square(constraint: Constraint, v: np.ndarray) -> float:
+def best_square(constraint: Constraint, allowed: list[np.ndarray], v: np.ndarray) -> float:
     """The largest sum of squares on an allowed support, with the features inside."""
-    inside = constraint.free(len(v))[1]
-    return max(float(np.square(v[np.union1d(s, inside).astype(int)]).sum()) for s in supports(constraint, len(v)))
+    inside = constraint.free(D)[1]
+    return max(float(np.square(v[np.union1d(s, inside).astype(int)]).sum()) for s in allowed)
 
 
 @both
@@ -82,9 +86,10 @@ def test_values_are_those_of_enumeration_or_above(constraint: Constraint) -> Non
     rng = np.random.default_rng(0)
     exact = "group" in str(constraint)
     for node in nodes(constraint, rng):
+        allowed = supports(node)
         for _ in range(5):
             v = np.round(rng.standard_normal(D), 1)
-            chosen, best = node.select(v), best_square(node, v)
+            chosen, best = node.select(v), best_square(node, allowed, v)
             mask = np.isin(np.arange(D), chosen).astype(float)
             assert node.allows(mask)
             assert not len(node.joining(chosen, D))
@@ -92,7 +97,7 @@ def test_values_are_those_of_enumeration_or_above(constraint: Constraint) -> Non
             if exact:
                 assert float(np.square(v[chosen]).sum()) == pytest.approx(best, abs=1e-12)
                 assert node.value(v) == pytest.approx(best, abs=1e-12)
-            most = max(map(len, supports(node)))
+            most = max(map(len, allowed))
             assert len(chosen) <= most <= node.size
             assert most == node.size or (isinstance(node, Heredity) and len(node.outside))
 
@@ -109,7 +114,7 @@ def test_what_a_feature_is_worth_is_never_too_much(constraint: Constraint) -> No
             for falls, other in ((drop[j], without), (add[j], within)):
                 if not other.allows(np.zeros(D)):
                     continue
-                assert node.value(v) - falls >= best_square(other, v) * (1 - 1e-12)
+                assert node.value(v) - falls >= best_square(other, supports(other), v) * (1 - 1e-12)
                 if "group" in str(node):
                     assert node.value(v) - falls == pytest.approx(other.value(v), abs=1e-12)
 
@@ -144,9 +149,10 @@ def data(loss: Loss, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(u > 0.0, 1.0, -1.0) if loss.task == "classification" else u
 
 
-@pytest.mark.parametrize("limits", [None, 1], ids=["free", "signs"])
-@pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge(), Poisson()], ids=str)
-@both
+@pytest.mark.parametrize(
+    ("constraint", "loss", "limits"),
+    crossed(NAMED, (Squared(), Logistic(), Hinge(), Poisson()), {"free": None, "signs": 1}),
+)
 def test_solves_keep_to_it_find_the_best_and_bound_it(constraint: Constraint, loss: Loss, limits: int | None) -> None:
     X, y = data(loss, 3)
     if limits is not None:
@@ -186,8 +192,7 @@ def test_estimators_and_classes(constraint: Constraint) -> None:
 LEVELS = {"k": [1, 2, 3], "budget": [0.4, 1.5, 2.9, 4.0]}
 
 
-@both
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(("constraint", "loss"), crossed(NAMED, ("squared", "logistic")))
 def test_paths_bound_every_point(constraint: Constraint, loss: str) -> None:
     X, y = data(Squared(), 6)
     y = y if loss == "squared" else np.where(y > 0.0, 1.0, -1.0)
@@ -198,7 +203,7 @@ def test_paths_bound_every_point(constraint: Constraint, loss: str) -> None:
         problem = Problem(
             X, y, Squared() if loss == "squared" else Logistic(), own, point.lam, None, True, scale=X.std(axis=0)
         )
-        best = min(refit(problem, support).objective for support in supports(own))
+        best = min(refit(problem, support).objective for support in largest_supports(own))
         assert own.allows(point.coef)
         assert point.lower_bound <= best * (1 + 1e-12)
         assert best * (1 - 1e-12) <= point.objective <= best * 1.02

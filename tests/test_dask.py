@@ -31,7 +31,6 @@ from diht.dask.data import RemoteData
 from diht.design import row_blocks
 from diht.estimators.folds_there import FoldRule
 from diht.losses import LOSSES
-from diht.numerics.interrupt import Interrupt
 from diht.problem import Targets
 from diht.samples.memory import MemorySamples
 from diht.samples.program import Group, Here, Shard
@@ -690,26 +689,22 @@ def slowly(part):
 
 
 @pytest.mark.linux
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("times", [1, 2])
 def test_interrupts(client, monkeypatch, times):
     """The first Ctrl-C keeps the best model so far, with a warning; the second interrupts. The cluster can be used after each."""
     X, y = data("regression", n=60, d=6)
     settings, given = {"k": 2, "lam": 0.01}, chunked(X, y)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    monkeypatch.setattr(Interrupt, "_last", -np.inf)
-    try:
-        within_a_fit(monkeypatch, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(times)])
-        if times == 2:
-            with pytest.raises(KeyboardInterrupt):
-                SparseRegressor(**settings).fit(*given)
-        else:
-            with pytest.warns(UserWarning, match="stopped by Ctrl-C: the model is the best found so far"):
-                model = SparseRegressor(**settings).fit(*given)
-            assert model.result_.status == "stopped"
-            assert len(model.support_) <= 2
-            assert model.lower_bound_ <= SparseRegressor(**settings, exact=True).fit(X, y).objective_
-    finally:
-        signal.signal(signal.SIGINT, before)
+    within_a_fit(monkeypatch, lambda: [signal.raise_signal(signal.SIGINT) for _ in range(times)])
+    if times == 2:
+        with pytest.raises(KeyboardInterrupt):
+            SparseRegressor(**settings).fit(*given)
+    else:
+        with pytest.warns(UserWarning, match="stopped by Ctrl-C: the model is the best found so far"):
+            model = SparseRegressor(**settings).fit(*given)
+        assert model.result_.status == "stopped"
+        assert len(model.support_) <= 2
+        assert model.lower_bound_ <= SparseRegressor(**settings, exact=True).fit(X, y).objective_
     monkeypatch.undo()
     agree(SparseRegressor(**settings).fit(*given), SparseRegressor(**settings).fit(X, y))
 

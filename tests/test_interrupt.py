@@ -29,17 +29,7 @@ X = RNG.standard_normal((80, 60))
 Y = RNG.standard_normal(80)  # noise: the search for the best 15 of 60 features would go on for ages
 ENDLESS = {"exact": True, "k": 15, "lam": 1e-6, "tol": 0.0}
 
-pytestmark = pytest.mark.linux
-
-
-@pytest.fixture(autouse=True)
-def python_default():
-    """Python's own handler, and no Ctrl-C before."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    Interrupt._last = -np.inf
-    yield
-    assert Interrupt._outer is None
-    assert signal.signal(signal.SIGINT, before) is signal.default_int_handler
+pytestmark = [pytest.mark.linux, pytest.mark.usefixtures("ctrl_c")]
 
 
 def press(times=1):

@@ -27,7 +27,6 @@ from diht.datasets import convert, open_dataset, read_table
 from diht.datasets.buffers import Buffers
 from diht.datasets.folder import _parsed
 from diht.losses import Loss
-from diht.numerics.interrupt import Interrupt
 from diht.numerics.memory import NotEnoughMemoryError
 from diht.numerics.traffic import watched
 from diht.result import Iterate, Status
@@ -658,6 +657,7 @@ def test_progress_tells_of_blocks_and_bandwidth(tmp_path: Path, capsys) -> None:
     assert iterates[-1].traffic is None
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("often", [False, True], ids=["once", "often"])
 def test_after_an_interrupt_while_a_block_is_read_the_rows_can_be_used(monkeypatch, often: bool) -> None:
     """The first Ctrl-C keeps the best so far, the second interrupts."""
@@ -671,22 +671,17 @@ def test_after_an_interrupt_while_a_block_is_read_the_rows_can_be_used(monkeypat
         return load(n_threads)
 
     problem = Problem(rows, np.where(Y > 0, 1.0, -1.0), "logistic", 2, 0.1)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with monkeypatch.context() as patched:
-            patched.setattr(rows._store.blocks[3], "load", load)
-            patched.setattr(Interrupt, "_last", -np.inf)
-            if often:
-                with pytest.raises(KeyboardInterrupt):
-                    solve(problem)
-            else:
-                with pytest.warns(UserWarning, match="stopped by Ctrl-C: the result is the best model found so far"):
-                    result = solve(problem)
-                assert result.status is Status.STOPPED
-                assert len(result.support) <= 2
-                assert result.lower_bound <= result.objective
-    finally:
-        signal.signal(signal.SIGINT, before)
+    with monkeypatch.context() as patched:
+        patched.setattr(rows._store.blocks[3], "load", load)
+        if often:
+            with pytest.raises(KeyboardInterrupt):
+                solve(problem)
+        else:
+            with pytest.warns(UserWarning, match="stopped by Ctrl-C: the result is the best model found so far"):
+                result = solve(problem)
+            assert result.status is Status.STOPPED
+            assert len(result.support) <= 2
+            assert result.lower_bound <= result.objective
     assert solve(problem).relative_gap <= 1e-4
 
 
