@@ -14,8 +14,6 @@ from diht.solvers.steps import StepSize, check_step, primal_step
 
 __all__ = ["HTP"]
 
-_INNER_ACCURACY = 1e-8
-
 
 @dataclass(frozen=True)
 class HTP(Solver):
@@ -46,7 +44,7 @@ class HTP(Solver):
         before, gradient = state.fit, primal_gradient(problem, state)
         eta = primal_step(problem, self.step, state.t, state.sigma_sq, before.margins(problem))
         support = problem.constraint.select(before.added_to(-eta * gradient))
-        state.fit = refit(problem, support, before.w, before.b, rtol=_INNER_ACCURACY)
+        state.fit = refit(problem, support, before.w, before.b)
         same = np.array_equal(np.flatnonzero(state.fit.w), np.flatnonzero(before.w))
         state.finished = same and state.t > 0
         state.t += 1
