@@ -22,7 +22,7 @@ from diht.design.base import (
     frozen,
     frozen_vector,
 )
-from diht.design.step import Codes, Vector
+from diht.design.step import Codes, Vector, kernels
 from diht.numerics.threads import blas_threads, run_parts
 
 if TYPE_CHECKING:
@@ -91,20 +91,14 @@ class DenseDesign(StoredDesign):
         return max(1 if self._by_rows else 2048, ENTRIES_PER_CHUNK // max(1, self.shape[1]))
 
     def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
-        from diht.design import kernels
-
         dot = kernels.dense_dot if self._by_rows else kernels.flat_dot
         dot(self._kernel_view, rows, start, stop, w, support, out)
 
     def _add(self, rows: Index, start: int, stop: int, c: Vector, g: Vector) -> None:
-        from diht.design import kernels
-
         add = kernels.dense_add if self._by_rows else kernels.flat_add
         add(self._kernel_view, rows, start, stop, c, g)
 
     def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
-        from diht.design import kernels
-
         return kernels.dense_step(
             self._kernel_view, work.rows, start, stop, work.w, work.offset, work.samples(), codes, g
         )
@@ -209,8 +203,6 @@ class DenseDesign(StoredDesign):
 
     def ascend(self, *arguments: Any) -> float:
         """Visit every sample once."""
-        from diht.design import kernels
-
         self._passes += 1.0
         return float(kernels.dense_ascend(self._X, *arguments))
 
@@ -285,8 +277,6 @@ class DenseDesign(StoredDesign):
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
         (n, d), norms = self.shape, np.empty(self.shape[0])
         if self._by_rows and self.long_products:
-            from diht.design import kernels
-
             known = frozen(np.zeros(d) if center is None else center), frozen(np.ones(d) if scale is None else scale)
             run_parts(lambda i, j: kernels.dense_row_norms_sq(self._X, i, j, *known, norms), self._parts(n))
             return norms
@@ -329,7 +319,6 @@ class DenseDesign(StoredDesign):
 
     def _compiled_deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
         """Do so without numpy's calls on chunks, for which many threads would wait on each other."""
-        from diht.design import kernels
 
         def part(start: int, stop: int) -> Vector:
             sums = np.zeros((2, self.shape[1]))

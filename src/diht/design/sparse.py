@@ -23,7 +23,7 @@ from diht.design.base import (
     frozen_view,
 )
 from diht.design.entries import SparseEntries
-from diht.design.step import Codes, Vector
+from diht.design.step import Codes, Vector, kernels
 from diht.numerics import exact
 from diht.numerics.threads import run_parts
 
@@ -156,8 +156,6 @@ class SparseDesign(StoredDesign):
 
     def _tally(self) -> None:
         """Count the stored entries of every column and sum their squares, in one read."""
-        from diht.design import kernels
-
         n, d = self.shape
         squares, counts = np.zeros(d), np.zeros(d)
         if self._csr is not None:
@@ -189,8 +187,6 @@ class SparseDesign(StoredDesign):
         known = self._row_cuts.get(id(owner))
         if known is not None and known.rows() is owner and known.scatter == scatter and owner.size == rows.size:
             return known.parts, known.fraction
-        from diht.design import kernels
-
         indptr = self._by_rows().indptr
         guess = self._n_parts(rows.size * self._stored // self.shape[0], scatter)
         cuts, entries = kernels.csr_bounds(indptr, rows, guess)
@@ -214,18 +210,12 @@ class SparseDesign(StoredDesign):
         return max(1, ENTRIES_PER_CHUNK * self.shape[0] // max(1, self._stored))
 
     def _dot(self, rows: Index, start: int, stop: int, w: Vector, support: Index, out: Vector) -> None:
-        from diht.design import kernels
-
         kernels.csr_dot(*self._by_rows(), rows, start, stop, w, out)
 
     def _add(self, rows: Index, start: int, stop: int, c: Vector, g: Vector) -> None:
-        from diht.design import kernels
-
         kernels.csr_add(*self._by_rows(), rows, start, stop, c, g)
 
     def _fused(self, work: BlockWork, codes: Codes, start: int, stop: int, g: Vector) -> float:
-        from diht.design import kernels
-
         X, rows, samples = self._by_rows(), work.rows, work.samples()
         if (stop - start) * self._stored < PAIRED_ENTRIES * self.shape[1] * self.shape[0]:
             return kernels.csr_step(X, rows, start, stop, work.w, work.offset, samples, codes, g)
@@ -272,8 +262,6 @@ class SparseDesign(StoredDesign):
 
     def _matvec_columns(self, w: Vector, support: Index | None) -> Vector:
         """Compute ``X w`` as the sum of the columns of the support."""
-        from diht.design import kernels
-
         w = frozen_vector("w", w, self.shape[1])
         if support is None:
             support, fraction = np.flatnonzero(w), 1.0
@@ -288,8 +276,6 @@ class SparseDesign(StoredDesign):
         """Compute ``X' c``, or ``X[rows]' c``."""
         if rows is not None or self._csr is not None:
             return super().rmatvec(c, rows)
-        from diht.design import kernels
-
         arrays, c, g = self._by_columns(), frozen_vector("c", c, self.shape[0]), np.empty(self.shape[1])
         self._passes += 1.0
         parts = _equal_parts(arrays.indptr, self._n_parts(self._stored, scatter=False))
@@ -336,8 +322,6 @@ class SparseDesign(StoredDesign):
 
     def _kept_columns(self, support: Index) -> tuple[Vector, Index, Index]:
         """Return the CSR arrays of some features, read from the CSC."""
-        from diht.design import kernels
-
         arrays, counts = self._by_columns(), self._column_counts()
         self._passes += float(counts[support].sum()) / max(1, self._stored)
         indptr = np.zeros(self.shape[0] + 1, dtype=arrays.indptr.dtype)
@@ -350,8 +334,6 @@ class SparseDesign(StoredDesign):
 
     def _kept_entries(self, support: Index) -> tuple[Vector, Index, Index]:
         """Return the CSR arrays of some features, read from all rows."""
-        from diht.design import kernels
-
         arrays = self._by_rows()
         self._passes += 1.0
         position = np.full(self.shape[1], -1, dtype=np.int32)  # the shorter, the more of it stays in the cache
@@ -398,8 +380,6 @@ class SparseDesign(StoredDesign):
 
     def ascend(self, *arguments: Any) -> float:
         """Visit every sample once."""
-        from diht.design import kernels
-
         self._passes += 1.0
         return float(kernels.csr_ascend(*self._by_rows(), *arguments))
 
@@ -460,8 +440,6 @@ class SparseDesign(StoredDesign):
     # Norms
 
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
-        from diht.design import kernels
-
         d = self.shape[1]
         center = frozen(np.zeros(d) if center is None else center)
         weight = frozen(np.ones(d) if scale is None else 1.0 / scale**2)
@@ -470,8 +448,6 @@ class SparseDesign(StoredDesign):
         return out
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
-        from diht.design import kernels
-
         n, d = self.shape
         spread, mass, lost = np.zeros(d), np.zeros(d), np.zeros(d)
         center = frozen(np.zeros(d) if center is None else center)

@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.numerics.compiling import Kernels
+
 if TYPE_CHECKING:
+    from diht.design import kernels as kernels
     from diht.losses import Loss
+else:
+    kernels = Kernels("diht.design.kernels")
 
 Vector: TypeAlias = NDArray[np.float64]
 Mode: TypeAlias = Literal["identity", "explicit", "implicit", "derivative", "margin"]
@@ -127,8 +132,6 @@ class Step:
         codes = self.codes()
         if codes is None or not isinstance(u, np.ndarray):
             return self(alpha, u + b, y)
-        from diht.design import kernels
-
         new = np.empty_like(alpha)
         kernels.elementwise_step(codes, alpha, u, b, y, new)
         return new
@@ -138,6 +141,4 @@ class Step:
         codes = self.codes()
         if codes is None or not isinstance(u, np.ndarray):
             return float(s @ self(alpha, u + b, y))
-        from diht.design import kernels
-
         return kernels.weighted_step(codes, alpha, u, b, y, s)

@@ -1,18 +1,36 @@
-"""Tell that kernels are being compiled, which happens once on a machine: the machine code is kept on disk."""
+"""Compiled kernels: numba is imported when the first is called; compiling, once on a machine, is told of."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
-__all__ = ["MESSAGE", "announced", "begins", "printed"]
+__all__ = ["MESSAGE", "Kernels", "announced", "begins", "printed"]
 
 MESSAGE = "compiling kernels, once"
 
 logger = logging.getLogger(__name__)
 
 _listeners: list[Callable[[], None]] = []
+
+
+class Kernels:
+    """A module of kernels that is imported when something of it is first used: with numba that takes some tenths of a second."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @cached_property
+    def _module(self) -> ModuleType:
+        return import_module(self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
 
 
 @contextmanager
