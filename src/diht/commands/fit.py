@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from diht.commands import warn
 from diht.commands.columns import Chosen, choose_columns
+from diht.commands.path import check_path_options, fit_path, write_path
 from diht.commands.scores import Scores, cross_validated, predictions, score_table, split
 from diht.commands.targets import choose_loss
 from diht.datasets import Table, load_breast_cancer, read_table, write_files
@@ -30,11 +31,11 @@ from diht.persistence.model import Equation, Label, SavedModel, as_labels
 from diht.persistence.schema import to_json
 from diht.report.live import LiveLine
 from diht.report.page import Predictions, Story, page
+from diht.report.plots import Bars, Curve, draw_coefficients, draw_convergence, to_png
 from diht.report.text import Context, fit_report, printable, quoted, significant, spoken, wrapped
 from diht.solvers.loop import SOLVERS
 
 if TYPE_CHECKING:
-    from diht.report.plots import Bars
     from diht.result import Iterate, Result
 
 __all__ = ["fit"]
@@ -129,8 +130,6 @@ def _fit_path(
     arguments: argparse.Namespace, chosen: Chosen, loss: Loss, why: str, classes: Mapping[Label, int]
 ) -> None:
     """Fit a model for each k, and write the page of the path."""
-    from diht.commands.path import check_path_options, fit_path, write_path
-
     check_path_options(arguments, len(classes))
     table, held_out = split(chosen.table, arguments.test_fraction, bool(classes), arguments.seed)
     plain = _WatchedClassifier if classes else _WatchedRegressor
@@ -329,8 +328,6 @@ def _write_report(
     story: Story,
 ) -> list[str]:
     """Write the four files and return their paths, the page last."""
-    from diht.report.plots import Curve, draw_coefficients, draw_convergence, to_png
-
     labels = ["" if equation.label is None else str(equation.label) for equation in model.equations]
     curves = [Curve.of(result, "" if model.shared else label) for result, label in zip(results, labels, strict=False)]
     bars = [
@@ -354,8 +351,6 @@ def _write_report(
 
 def _bars(model: SavedModel, equation: Equation, label: str, effect: NDArray[np.float64] | None) -> Bars:
     """Return what to draw of an equation; the features that are required get a mark."""
-    from diht.report.plots import Bars
-
     names = [model.name(j) for j in equation.indices]
     marked = frozenset(model.name(j) for j in equation.required)
     return Bars(label, names, equation.values if effect is None else effect, marked)

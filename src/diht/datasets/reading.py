@@ -8,9 +8,13 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
 
+from diht.datasets.archive import read_npz
 from diht.datasets.columns import Target, check_width
+from diht.datasets.delimited import delimited_pieces, read_delimited
 from diht.datasets.folder import is_dataset, open_dataset, parquet_files
 from diht.datasets.opening import COMPRESSIONS, check_exists
+from diht.datasets.parquet import parquet_pieces, read_parquet
+from diht.datasets.svmlight import read_svmlight, svmlight_pieces
 from diht.datasets.table import Table
 from diht.numerics.threads import effective_n_threads
 
@@ -117,21 +121,13 @@ def read_table(
     suffix = _suffix(path)
     expected: dict[str, Any] = {"n_features": n_features, "needs_target": needs_target, "max_features": max_features}
     if suffix in _DELIMITED:
-        from diht.datasets.delimited import read_delimited
-
         tabs = suffix == ".tsv"
         return read_delimited(path, target, tabs=tabs, texts=texts, **expected)
     if suffix in _PARQUET:
-        from diht.datasets.parquet import read_parquet
-
         return read_parquet(path, target, texts=texts, **expected)
     if suffix in _NPZ:
-        from diht.datasets.archive import read_npz
-
         return read_npz(path, target, **expected)
     _check_no_target(path, target)
-    from diht.datasets.svmlight import read_svmlight
-
     return read_svmlight(path, zero_based=zero_based, **expected)
 
 
@@ -176,22 +172,14 @@ def read_pieces(
     suffix = _suffix(path)
     expected: dict[str, Any] = {"skip": skip, "max_features": max_features}
     if suffix in _DELIMITED:
-        from diht.datasets.delimited import delimited_pieces
-
         return delimited_pieces(path, target, tabs=suffix == ".tsv", **expected)
     if suffix in _PARQUET:
-        from diht.datasets.parquet import parquet_pieces
-
         return parquet_pieces(path, target, **expected)
     if suffix in _NPZ:
-        from diht.datasets.archive import read_npz
-
         table = read_npz(path, target, max_features=max_features)
         assert table.y is not None
         return iter([replace(table, X=table.X[skip:], y=table.y[skip:])] if skip < len(table.y) else [])
     _check_no_target(path, target)
-    from diht.datasets.svmlight import svmlight_pieces
-
     return svmlight_pieces(path, zero_based=zero_based, **expected)
 
 

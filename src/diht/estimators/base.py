@@ -43,6 +43,7 @@ from diht.estimators.tabular import (
     set_groups,
     wanted_of,
 )
+from diht.estimators.there import problems_there, scales_of
 from diht.gpu import array_like, is_array_of_others, is_on_device, on_host
 from diht.losses import ALL_LOSSES, Loss, as_loss
 from diht.numerics.arrays import Array, Vector
@@ -195,7 +196,6 @@ class SparseLinearModel(ShippingMixin, CallbackSupportMixin, SelectorMixin, Base
     def _fit_there(self, data: RemoteData | DeviceData, given: Collections) -> list[Result]:
         """Fit where the rows are, and return the results with their dual points, which stay there."""
         from diht.dask.tasks import WorkersLostError
-        from diht.estimators.there import problems_there
 
         design = data.samples.design
         set_features(self, design.shape[1], data.names)
@@ -594,13 +594,6 @@ def column_scales(design: Design, s: Vector, constraint: Constraint) -> Vector:
     variance 0; a group of such columns has scale 1.
     """
     return scales_of(*design.moments(s), len(s), constraint)
-
-
-def scales_of(mean: Vector, variance: Vector, n_samples: int, constraint: Constraint) -> Vector:
-    """Return the same of means and variances."""
-    rounding = n_samples * np.finfo(np.float64).eps * np.abs(mean)
-    scale = np.sqrt(constraint.pooled(np.where(np.sqrt(variance) <= rounding, 0.0, variance)))
-    return np.where(scale > 0.0, scale, 1.0)
 
 
 def in_users_units(w: Array, scale: Vector | None, dtype: np.dtype[Any]) -> Array:

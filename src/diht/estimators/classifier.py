@@ -26,6 +26,7 @@ from diht.estimators.lazy import lazy_for_dask
 from diht.estimators.parameters import documented, keep_parameters
 from diht.estimators.regressor import SparseRegressor
 from diht.estimators.table_encoder import TableEncoder
+from diht.estimators.there import class_targets_there
 from diht.gpu import on_host
 from diht.losses import Loss, losses_with_probabilities
 from diht.losses.base import log_probabilities
@@ -228,8 +229,6 @@ class SparseClassifier(ClassifierMixin, SparseLinearModel):  # type: ignore[misc
 
     def _targets_there(self, data: RemoteData) -> tuple[RemoteSamples, dict[str, Targets]]:
         """Return the samples, weighted, and the targets of each problem, of rows that live elsewhere."""
-        from diht.estimators.there import class_targets_there
-
         assert data.classes is not None
         classes, samples, n = data.classes, data.samples, len(data.classes)
         self._check_multiclass(n)

@@ -28,6 +28,7 @@ from diht.estimators.path import choices_among
 from diht.estimators.tabular import encoded_names, wanted_of
 from diht.numerics.arrays import Array, Indices, Vector
 from diht.numerics.interrupt import not_interruptible
+from diht.report.plots import Frequencies, Ranges, draw_frequencies, draw_ranges
 from diht.solvers.auto import Auto
 from diht.solvers.loop import as_solver
 
@@ -204,8 +205,6 @@ class Intervals:
     def plot(self) -> Figure:
         """Draw the coefficients with their intervals, the largest on top and without intercepts; needs matplotlib."""
         _need_matplotlib()
-        from diht.report.plots import Ranges, draw_ranges
-
         shown = np.flatnonzero(self.feature != _INTERCEPT)
         prefix = [f"{self.classes[j]}: " if self.classes else "" for j in self.equation]
         ranges = Ranges([prefix[i] + self.names[i] for i in shown], self.coef[shown], self.low[shown], self.high[shown])
@@ -447,8 +446,6 @@ class Stability:
     def plot(self) -> Figure:
         """Draw how often the features were chosen, the most frequent on top, and the threshold; needs matplotlib."""
         _need_matplotlib()
-        from diht.report.plots import Frequencies, draw_frequencies
-
         order = self._order()
         names = [self.feature_names[j] for j in order]
         shares = Frequencies(names, self.frequency[order], np.isin(order, self.selected), self.threshold)

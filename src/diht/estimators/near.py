@@ -17,6 +17,7 @@ from diht.numerics.arrays import Indices, Vector
 from diht.numerics.digits import rounded_down, rounded_up
 from diht.numerics.interrupt import not_interruptible
 from diht.problem import Problem
+from diht.report.plots import Frequencies, draw_frequencies
 from diht.result import Model
 from diht.solvers.enumeration import Enumeration, enumerated
 from diht.solvers.loop import require_problem
@@ -101,8 +102,6 @@ class NearOptimal:
             import matplotlib  # noqa: F401 - the drawing itself imports it late
         except ImportError:
             raise ImportError("plot needs matplotlib: pip install 'diht[app]'") from None
-        from diht.report.plots import Frequencies, draw_frequencies
-
         order = self._order()
         names, best = [self.feature_names[j] for j in order], np.isin(order, self.supports[0])
         shares = Frequencies(names, self.frequency[order], best)

@@ -36,6 +36,7 @@ from diht.numerics.compiling import printed
 from diht.numerics.digits import shown
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, Targets, normalised_weights
+from diht.report.plots import Steps, draw_path
 from diht.result import Certificate, Result, used
 from diht.solvers import Solver
 from diht.solvers.sweep import solve_path
@@ -317,8 +318,6 @@ class Path(Sequence[PathPoint]):
             import matplotlib  # noqa: F401 - the drawing itself imports it late
         except ImportError:
             raise ImportError("plot needs matplotlib: pip install 'diht[app]'") from None
-        from diht.report.plots import Steps, draw_path
-
         points = self.at(lam)
         used = np.unique(np.concatenate([point.support for point in points]))
         what = "norm of the coefficients" if points[0].coef.ndim == 2 else "coefficient"

@@ -8,7 +8,6 @@ import numpy as np
 
 from diht.constraints.base import Constraint
 from diht.design import LARGEST
-from diht.estimators.base import SparseLinearModel, scales_of
 from diht.losses import Loss
 from diht.numerics.arrays import Vector
 from diht.numerics.exact import two_sum
@@ -17,9 +16,17 @@ from diht.samples import Rows, Samples
 
 if TYPE_CHECKING:
     from diht.dask.data import RemoteData
+    from diht.estimators.base import SparseLinearModel
     from diht.gpu.data import DeviceData
 
-__all__ = ["class_targets_there", "problems_there", "scales_there", "stated_there"]
+__all__ = ["class_targets_there", "problems_there", "scales_of", "scales_there", "stated_there"]
+
+
+def scales_of(mean: Vector, variance: Vector, n_samples: int, constraint: Constraint) -> Vector:
+    """Return what `standardize` divides columns of these means and variances by: see `diht.estimators.base.column_scales`."""
+    rounding = n_samples * np.finfo(np.float64).eps * np.abs(mean)
+    scale = np.sqrt(constraint.pooled(np.where(np.sqrt(variance) <= rounding, 0.0, variance)))
+    return np.where(scale > 0.0, scale, 1.0)
 
 
 def scales_there(samples: Samples, constraint: Constraint) -> Vector:

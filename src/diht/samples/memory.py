@@ -19,6 +19,7 @@ from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import EndOfPath, central_path
 from diht.samples.descents import Descents
+from diht.samples.least_squares import ridge
 from diht.samples.lines import MemoryLines
 from diht.samples.partition import Blocks, make_blocks
 from diht.samples.walks import Around, Walks
@@ -228,8 +229,6 @@ class MemorySamples(Samples):
 
     def ridge(self, lam: float, centred: bool) -> Vector | None:
         """Minimise the squared error plus a ridge, where X is small."""
-        from diht.samples.least_squares import ridge
-
         level = self.s @ self.y if centred else 0.0  # the design is centred then
         return ridge(self.design, self.y - level, self.s, lam)
 
