@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.constraints.base import Constraint, Decided
+from diht.design.base import UNIT
 from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["Budget", "within_budget"]
@@ -105,7 +106,7 @@ class Budget(Decided):
         _, costs, worth = self._bought(squares)
         held = float(squares[self.inside].sum())
         bought = float(np.interp(max(self._left, 0.0), costs, worth))
-        return (held + bought) * (1.0 + 4.0 * len(squares) * 2.0**-53)
+        return (held + bought) * (1.0 + 4.0 * len(squares) * UNIT)
 
     def joining(self, support: Indices, n_features: int) -> Indices:
         """Those that can be paid for besides."""
@@ -156,7 +157,7 @@ class Budget(Decided):
         drop[order] = np.where(reached, now - (np.interp(left + own, costs, worth) - square), 0.0)
         bought = np.interp(np.maximum(left - own, 0.0), costs, worth) + square
         add[order] = np.where(left - own <= costs[:-1], now - bought, 0.0)
-        lost = 8.0 * len(v) * 2.0**-53 * now
+        lost = 8.0 * len(v) * UNIT * now
         drop, add = np.maximum(drop - lost, 0.0), np.maximum(add - lost, 0.0)
         drop[self.inside], add[self.inside] = np.inf, 0.0
         return drop, add

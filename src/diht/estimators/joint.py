@@ -90,7 +90,7 @@ class JointModel(BaseEstimator):  # type: ignore[misc]
         began = perf_counter()
         problem, self.center_, scale = self._stated(X, weight, likelihood, k)
         solved = solve_joint(problem, self.tol, nodes, stop)
-        self.result_ = self._result(problem, scale, solved, perf_counter() - began, stop())
+        self.result_ = self._result(scale, solved, perf_counter() - began, stop())
         self.certificate_ = self.result_.certificate
         self.coef_, self.support_ = self.result_.coef, solved.fit.support
         self.objective_, self.lower_bound_ = self.result_.objective, self.result_.lower_bound
@@ -98,7 +98,7 @@ class JointModel(BaseEstimator):  # type: ignore[misc]
         self.status_, self.n_nodes_, self.n_samples_fit_ = str(self.result_.status), solved.n_nodes, len(X)
         return np.asarray(problem.X @ solved.fit.w)
 
-    def _result(self, problem: JointProblem, scale: Vector, solved: Solved, seconds: float, late: bool) -> Result:
+    def _result(self, scale: Vector, solved: Solved, seconds: float, late: bool) -> Result:
         """Return a solve's figures as those of other estimators have them; the proof is not kept."""
         fit, d = solved.fit, len(scale)
         nothing, bound = np.full(d, -inf), min(solved.bound, fit.value)
@@ -126,7 +126,7 @@ class JointModel(BaseEstimator):  # type: ignore[misc]
         counts, (nodes, stop) = self._ks(ks, X.shape[1]), self._limit()
         problem, _, scale = self._stated(X, weight, likelihood, counts[-1])
         solved = solve_joint_path(problem, counts, self.tol, nodes, stop)
-        results = [self._result(problem, scale, each, 0.0, stop()) for each in solved]
+        results = [self._result(scale, each, 0.0, stop()) for each in solved]
         lam = float(self.lam)
         points = tuple(PathPoint(k, lam, each.coef, 0.0, each) for k, each in zip(counts, results, strict=True))
         names = encoded_names(self, X.shape[1])

@@ -28,13 +28,13 @@ from math import fsum
 import numpy as np
 from scipy.special import expit
 
+from diht.design.base import UNIT
 from diht.joint.likelihood import Linear
 from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["ProportionalOdds"]
 
-_U = 2.0**-53  # unit roundoff of float64
 _STEPS, _HALVINGS, _ARMIJO = 100, 60, 1e-4
 _LAST = 1e-14  # of the value: a Newton step that promises less is the last
 _LEAST = 1e-280  # sums beside which an underflow is nothing
@@ -150,17 +150,17 @@ class ProportionalOdds:
         sp, sq = self.s[self.below] * p, self.s[self.above] * q
         total, other = fsum(sp.tolist()), fsum(sq.tolist())
         larger = max(total, other)
-        off = (abs(total - other) + 8.0 * _U * larger) / larger
+        off = (abs(total - other) + 8.0 * UNIT * larger) / larger
         sums = np.bincount(self.at_below, sp, minlength=self.n_thresholds)
         sums -= np.bincount(self.at_above, sq, minlength=self.n_thresholds)
-        A = np.cumsum(sums)[:-1] - (4.0 * off + 2.0 * (n + self.n_thresholds) * _U) * larger
-        S = self.between * (1.0 - 2.0 * n * _U)
+        A = np.cumsum(sums)[:-1] - (4.0 * off + 2.0 * (n + self.n_thresholds) * UNIT) * larger
+        S = self.between * (1.0 - 2.0 * n * UNIT)
         entropies = float(self.s[self.below] @ _entropy(p) + self.s[self.above] @ _entropy(q))
         if not (np.all(A > 0.0) and off < 0.1):
             return Linear(self._pull(p, q), np.zeros(n), -np.inf)
         gaps = float(np.sum(A * np.log1p(S / A) + S * np.log1p(A / S)))
-        constant = (entropies + gaps) * (1.0 - (2.0 * n + 64.0) * _U) - 2.0 * off * (1.0 + np.log(1.0 / off))
-        error = self._pull(p, -q) * (off + 8.0 * _U)
+        constant = (entropies + gaps) * (1.0 - (2.0 * n + 64.0) * UNIT) - 2.0 * off * (1.0 + np.log(1.0 / off))
+        error = self._pull(p, -q) * (off + 8.0 * UNIT)
         return Linear(self._pull(p, q), error, float(constant))
 
     def _pull(self, p: Vector, q: Vector) -> Vector:

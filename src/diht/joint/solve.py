@@ -103,9 +103,8 @@ class JointProblem:
             step = -Definite(self.likelihood.hessian(level, X) + self.lam * np.eye(len(x))).solve(g)
             fall = -float(g @ step)
             change = X @ step
-            if not fall > _LAST * max(
-                abs(value), 1e-3
-            ):  # the objective is exact, the coefficients to the root of that: one more
+            # The objective is exact here, coefficients to the root of that: one more step.
+            if not fall > _LAST * max(abs(value), 1e-3):
                 new = self._value(u + change, x + step)
                 if new <= value + _LAST * abs(value):
                     x, value = x + step, new

@@ -21,14 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from diht.design.base import UNIT
 from diht.joint.likelihood import Linear
 from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["TIES", "Censored", "PartialLikelihood"]
 
 TIES = ("efron", "breslow")
-_U = 2.0**-53  # unit roundoff of float64
-_EXP = 8.0 * _U  # relative error of an exponential
+_EXP = 8.0 * UNIT  # relative error of an exponential
 _CANCELLED = 1e3  # ratio of what is added up to a difference, from which on it is summed by itself
 _TINY, _LEAST = 2.0**-1074, 1e-280  # what an underflow may lose, and the least sum beside which that is nothing
 
@@ -160,10 +160,10 @@ class _Stratum:
         alone = np.flatnonzero(~(size <= _CANCELLED * terms))
         for i in alone.tolist():
             terms[i] = size[i] = self.added(weighted, i)
-        error = (2.0 * n * _U + _EXP) * size / terms
+        error = (2.0 * n * UNIT + _EXP) * size / terms
         q = self.c / terms
-        (hazard, size), (spread, _) = (self._hazards(each) for each in (q, q * (error + 8.0 * _U)))
-        return _Sums(terms, alone, error, hazard, np.abs(spread) + 4.0 * (len(q) + 8.0) * _U * size, weighted)
+        (hazard, size), (spread, _) = (self._hazards(each) for each in (q, q * (error + 8.0 * UNIT)))
+        return _Sums(terms, alone, error, hazard, np.abs(spread) + 4.0 * (len(q) + 8.0) * UNIT * size, weighted)
 
     def _hazards(self, q: Vector) -> tuple[Vector, Vector]:
         """Return, for each sample, the sum of q over the terms that it is at risk for, and that of what was added up for it."""
@@ -201,26 +201,26 @@ class PartialLikelihood:
 
         Off are f(u) and the gradient, by the errors of sums over risk sets, and their product.
         """
-        value, size, gradient, error = 0.0, 0.0, -self.pull, 2.0 * _U * self.pull
+        value, size, gradient, error = 0.0, 0.0, -self.pull, 2.0 * UNIT * self.pull
         for part in self.strata:
             found = part.sums(u[part.rows])
             logs = part.c * np.log(found.terms)
             value += float(np.sum(logs))
-            size += float(part.c @ (2.0 * found.error + 4.0 * _U)) + 64.0 * _U * float(np.abs(logs).sum())
+            size += float(part.c @ (2.0 * found.error + 4.0 * UNIT)) + 64.0 * UNIT * float(np.abs(logs).sum())
             gradient[part.rows] += found.weighted * found.hazard
-            off = found.hazard_error + (_EXP + 8.0 * _U) * np.abs(found.hazard)
+            off = found.hazard_error + (_EXP + 8.0 * UNIT) * np.abs(found.hazard)
             error[part.rows] += found.weighted * off + _TINY * (np.abs(found.hazard) + off)
             if not float(found.terms.min()) > _LEAST:  # exponentials have underflowed
                 value = np.nan
         pulled = self.pull * u
         value -= float(np.sum(pulled))
-        size += 64.0 * _U * (float(np.abs(pulled).sum()) + abs(value)) + len(self.strata) * _U * abs(value)
-        error = 2.0 * (error + 4.0 * _U * np.abs(gradient)) / self.size
+        size += 64.0 * UNIT * (float(np.abs(pulled).sum()) + abs(value)) + len(self.strata) * UNIT * abs(value)
+        error = 2.0 * (error + 4.0 * UNIT * np.abs(gradient)) / self.size
         f, f_error, alpha = value / self.size, 2.0 * size / self.size, gradient / self.size
         products = alpha * u
         constant = f - float(np.sum(products))
-        lost = f_error + float(error @ np.abs(u)) + 80.0 * _U * float(np.abs(products).sum())
-        return Linear(alpha, error, constant - lost - 8.0 * _U * (abs(constant) + lost + abs(f)))
+        lost = f_error + float(error @ np.abs(u)) + 80.0 * UNIT * float(np.abs(products).sum())
+        return Linear(alpha, error, constant - lost - 8.0 * UNIT * (abs(constant) + lost + abs(f)))
 
     def value(self, u: Vector) -> float:
         """Return f at u."""
