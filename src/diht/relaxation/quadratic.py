@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.lapack import dposv
 
 from diht.constraints.base import threshold_scale
 from diht.design.base import UNIT
@@ -256,9 +257,9 @@ def newton_step(
     H += (bend * signs)[:, None] * signs
     # a little of the ridge keeps the system solvable where the middle has more features than G has rank
     H.flat[:: len(active) + 1] += np.where(top, rho, 1e-4 * rho) - sigma
-    try:
-        solution = np.linalg.solve(H, c[active] - np.where(top, rho * values, bend * middle * signs))
-    except np.linalg.LinAlgError:
+    right = c[active] - np.where(top, rho * values, bend * middle * signs)
+    _, solution, failed = dposv(H.T, right, lower=1, overwrite_a=1)
+    if failed:
         return False
     x[:] = 0.0
     x[active] = solution

@@ -38,7 +38,7 @@ class Starts:
     support : array of int
         Of the best model known.
     objective : float
-        That of the model.
+        That of the model; infinite where none is known that is worth a search.
     random_state : int
 
     Attributes
@@ -59,6 +59,10 @@ class Starts:
     def elite(self) -> list[Indices]:
         """The supports of the best models, the best first."""
         return [support for _, support in sorted(self._known.values(), key=lambda known: known[0])[:_ELITE]]
+
+    def know(self, support: Indices, objective: float) -> None:
+        """Take up a model that was found elsewhere."""
+        self._known[support.tobytes()] = objective, support
 
     def search(self, problem: Problem, most: float = np.inf) -> Optimum:
         """Search from the next start, of the problem where more may be decided, with limited effort."""

@@ -22,6 +22,7 @@ from diht.solvers.auto.stages import (
     Continuation,
     DualRounding,
     EarlyShift,
+    FirstSearches,
     ForwardSelection,
     LargerRidge,
     ManyStarts,
@@ -46,7 +47,8 @@ __all__ = ["STAGES", "Auto"]
 STAGES: tuple[Stage, ...] = (
     Beginning(),  # the start's model, the first dual point's bound
     RowSample(),  # a first model: of many rows, that of some,
-    RidgeRounding(),  # of a small X,
+    FirstSearches(),  # of a small X whose searches are compiled,
+    RidgeRounding(),  # of another small one,
     DualRounding(),  # of a large one,
     ForwardSelection(),  # and under a weak ridge
     EarlyShift(),  # squared loss, more samples than features: swaps, a larger ridge from the data's curvature

@@ -10,6 +10,9 @@ import numpy as np
 from diht.problem import Problem
 from diht.relaxation.engines import newton_pays
 from diht.relaxation.gram import can_shift
+from diht.samples import Descents
+from diht.search.joining import worth_compiling
+from diht.search.swap_optimality import MOST_GLANCED
 
 __all__ = ["MANY", "MOST_SHIFTED", "PROGRESS", "USEFUL", "Profile"]
 
@@ -106,6 +109,20 @@ class Profile:
     def is_tiny_model(self) -> bool:
         """Whether forward selection takes less time than the relaxation for a larger ridge."""
         return self.problem.constraint.size <= _FEW
+
+    @cached_property
+    def descents(self) -> Descents | None:
+        """Local searches in compiled code; None where X is not small, or the constraint or the loss not of the kind."""
+        problem, size = self.problem, self.problem.constraint.size
+        few = size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
+        if not few or not worth_compiling(problem, size):
+            return None
+        return problem.samples.descents(problem.loss, problem.lam, problem.fit_intercept)
+
+    @property
+    def searches_compiled(self) -> bool:
+        """Whether local searches are made in compiled code."""
+        return self.descents is not None
 
     @cached_property
     def curvature(self) -> float:

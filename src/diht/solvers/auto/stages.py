@@ -13,10 +13,8 @@ from diht.design.gram import Gram
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
-from diht.samples import Descents
 from diht.search.joining import NARROW, Effort, worth_compiling
 from diht.search.pool import Pool
-from diht.search.starts import Starts
 from diht.search.swap_optimality import MOST_GLANCED
 from diht.solvers.auto.profile import MOST_SHIFTED, PROGRESS, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
@@ -31,6 +29,7 @@ __all__ = [
     "Continuation",
     "DualRounding",
     "EarlyShift",
+    "FirstSearches",
     "ForwardSelection",
     "LargerRidge",
     "ManyStarts",
@@ -53,6 +52,7 @@ Vector = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
+_FIRST_IN_VAIN = 3  # searches before the relaxation that lead to nothing
 _ROUGH = 1e-3  # relative accuracy of the refit of a first rounding, and of the relaxations for larger ridges
 _FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give further starts
 _MOST_STEPS, _MOST_READS = 30, 30.0  # on each of them, and of an X that is not small
@@ -140,7 +140,7 @@ class RidgeRounding(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.has_cheap_ridge
+        return profile.has_cheap_ridge and not FirstSearches().applies(profile)
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
@@ -148,6 +148,24 @@ class RidgeRounding(Stage):
         w = problem.samples.ridge(0.5 * problem.lam, problem.fit_intercept)
         if w is not None:
             state.fit(problem.constraint.select(w), np.zeros(len(w)), state.first_b)
+            yield
+
+
+class FirstSearches(Stage):
+    """Search in compiled code where few samples have many features, before the relaxation, which takes as long."""
+
+    def applies(self, profile: Profile) -> bool:
+        """Whether a problem of this profile gets the stage."""
+        return profile.searches_compiled and profile.has_cheap_ridge and not profile.problem.loss.is_squared_error
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        in_vain = 0
+        while in_vain < _FIRST_IN_VAIN and not state.stop():
+            best, found = state.objective, state.starts.search(state.problem)
+            if found.objective < best:
+                state.fit(found.support, np.zeros(state.problem.shape[1]), state.first_b)
+            in_vain += state.objective == best
             yield
 
 
@@ -416,16 +434,12 @@ class ManyStarts(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        problem, size = profile.problem, profile.problem.constraint.size
-        few = size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
-        return few and worth_compiling(problem, size) and _descents(problem) is not None
+        return profile.searches_compiled
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        descents, effort = _descents(state.problem), Effort(_RESTARTS, _in_vain(state))
-        assert descents is not None
-        starts = Starts(state.problem, descents, state.best.support, state.objective, state.random_state)
-        look = _LOOK
+        starts, effort, look = state.starts, Effort(_RESTARTS, _in_vain(state)), _LOOK
+        starts.know(state.best.support, state.objective)
         while starts.returned < _RETURNED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
             undecided, best = state.screened(), state.objective
             if undecided is None:
@@ -447,10 +461,6 @@ def _in_vain(state: AutoState) -> float:
     return _RESTARTS_IN_VAIN * min(1.0, state.gap / max(_TIGHT * abs(state.objective), np.finfo(float).tiny))
 
 
-def _descents(problem: Problem) -> Descents | None:
-    return problem.samples.descents(problem.loss, problem.lam, problem.fit_intercept)
-
-
 class SwapOptimality(Stage):
     """Swap until none improves the incumbent, with the proof that none does."""
 
@@ -469,7 +479,7 @@ class Restarts(Stage):
         compiled = problem.samples.here and problem.loss.kernel() is not None and not problem.loss.is_quadratic
         few = size <= MOST_GLANCED and problem.constraint.is_plain and problem.n_targets == 1
         text = problem.design.has_short_rows and not profile.has_many_rows and (profile.is_small or size >= _EXCHANGED)
-        return compiled and few and text and worth_compiling(problem, size) and not ManyStarts().applies(profile)
+        return compiled and few and text and worth_compiling(problem, size) and not profile.searches_compiled
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""

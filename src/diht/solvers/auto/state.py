@@ -19,6 +19,7 @@ from diht.refit import refit
 from diht.samples import Intercept
 from diht.search.joining import Breadth, Effort
 from diht.search.pool import Pool
+from diht.search.starts import Starts
 from diht.search.swap_optimality import better_swaps, restarted
 from diht.search.swaps import swap_search
 from diht.solvers.auto.profile import MANY, Profile
@@ -127,6 +128,13 @@ class AutoState:
     def profile(self) -> Profile:
         """What decides which stages apply."""
         return Profile(self.problem)
+
+    @cached_property
+    def starts(self) -> Starts:
+        """Searches in compiled code, where the profile has them."""
+        descents = self.profile.descents
+        assert descents is not None
+        return Starts(self.problem, descents, np.empty(0, dtype=np.int64), np.inf, self.random_state)
 
     @property
     def stop(self) -> Callable[[], bool]:
