@@ -8,6 +8,7 @@ from diht import Problem
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.refit import refit
 from diht.samples import BlockSamples, Descents
+from diht.search.exchange import Hessian, Quadratic
 from diht.search.starts import Starts
 from oracle import best_subset, some_weights, targets
 
@@ -69,6 +70,36 @@ def test_it_ends_where_no_swap_helps(loss: Loss) -> None:
         for new in set(range(6)) - set(found.support.tolist()):
             support = np.sort(np.append(found.support[found.support != out], new))
             assert refit(problem, support).objective > found.objective * (1 - 1e-5)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_exchanges_are_those_of_the_formula(intercept: bool) -> None:
+    """The compiled exchanges of a quadratic objective, one by one, beside their twin in numpy."""
+    problem = drawn(Squared(), (30, 40), 5, intercept=intercept)
+    descents, start, d = descents_of(problem), np.array([0, 3, 5, 7, 9]), 40
+    hessian = Hessian.whole(problem, problem.samples.curvatures(problem.loss, problem.y))
+
+    def found(n_exchanges: int) -> tuple[float, np.ndarray]:
+        barred = ~descents.usable
+        barred[start] = True
+        end = descents._quadratic.search(start, 2, 5, (barred, barred), n_exchanges=n_exchanges)
+        return end.objective, end.members
+
+    for n in range(4):
+        objective, support = found(n)
+        fit = refit(problem, np.sort(support))
+        assert objective == pytest.approx(fit.objective, rel=1e-9)
+        r = -problem.samples.pull(problem.samples.slopes(problem.loss, fit.margins(problem)))
+        taken, stays = ~descents.usable, np.isin(np.arange(d), start[:2])
+        taken[support] = True
+        none = np.empty(0, dtype=np.int64)
+        gains = Quadratic.around(fit.support, none, fit.w[fit.support], objective, r, hessian, taken, stays).gains()
+        row, new = divmod(int(np.argmax(gains)), d)
+        if not gains[row, new] > 1e-6 * objective:
+            break
+        assert objective - found(n + 1)[0] == pytest.approx(gains[row, new], rel=1e-6)
+        assert set(found(n + 1)[1]) == {*support, new} - {fit.support[row]}
+    assert n > 0
 
 
 def test_what_is_decided_stays() -> None:

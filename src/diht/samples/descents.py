@@ -1,7 +1,9 @@
 """Local searches over supports in compiled code, for a small X in memory.
 
-A search takes milliseconds where that of `diht.search.swap_optimality`, which proves what it finds, takes a tenth of a second. The
-features that gain most by the quadratic along each alone are looked at more closely, and a few of these are fitted.
+A search takes milliseconds where that of `diht.search.swap_optimality`, which proves what it finds, takes a tenth of a second.
+Where the loss is a parabola, `diht.samples.exchanges` makes it. Under other losses the
+features that gain most by the quadratic along each alone are looked at more closely, and a few
+of these are fitted.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 
 from diht.design import DenseDesign, Design
 from diht.numerics.arrays import Indices, Mask, Vector
+from diht.samples.exchanges import Exchanges
 from diht.samples.least_squares import ridge
 
 __all__ = ["Descents", "Optimum"]
@@ -21,7 +24,8 @@ __all__ = ["Descents", "Optimum"]
 _NEAR, _FITTED = 60, 3  # features that are looked at more closely, and the best of them, in two ways, to fit
 _ACCURACY, _GAIN = 1e-8, 1e-6  # of the objective: accuracy of a fit, and what a swap lowers it by at least
 _CONSTANT = 1e-12  # norm of a column, relative to the largest, up to which it is one of zeros
-_MULTIPLIED = 0.005  # units of effort of a multiplication
+# Units of effort of a multiplication, of one in a ridge regression, and of the calls of a search by exchanges.
+_MULTIPLIED, _REGRESSED, _CALLS = 0.005, 0.00125, 3e3
 
 
 class Optimum(NamedTuple):
@@ -87,6 +91,22 @@ class Descents:
         scalars = np.array([float(self.fit_intercept), _ACCURACY, _GAIN])
         return XT, self.targets, scalars, np.array(self.loss, dtype=np.float64), self.lam / np.square(scale)
 
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether the loss is a parabola."""
+        return bool(np.isinf(self.loss[2:]).all())
+
+    @cached_property
+    def _quadratic(self) -> Exchanges:
+        """The objective, where the loss is a parabola."""
+        weights, ridges = self.targets[1] / self.loss[1], self._data[4]
+        return Exchanges.fitting(self._data[0], weights, self._centred[1], ridges, self.fit_intercept, keep=True)
+
+    def ridge_effort(self, n_features: int) -> float:
+        """Return the effort of a ridge regression on so many features."""
+        n = len(self.targets[0])
+        return _REGRESSED * n * n_features * min(n, n_features) if self.is_quadratic else 0.0
+
     def ridge(self, features: Indices, lam: float) -> Vector:
         """Return how much each of some features contributes to the ridge regression of the targets on them."""
         X, y = self._centred
@@ -98,6 +118,9 @@ class Descents:
 
         It begins with some features, the first of which stay. Both masks are changed.
         """
+        if self.is_quadratic:
+            objective, members, effort = self._quadratic.search(start, n_fixed, size, masks, most / _MULTIPLIED)
+            return Optimum(objective, np.sort(members), _CALLS + _MULTIPLIED * effort)
         from diht.samples.descent_kernels import descend
 
         XT, ridges, m = self._data[0], self._data[4], len(start)

@@ -52,6 +52,7 @@ class Starts:
     ) -> None:
         self.problem, self.descents, self.returned = problem, descents, 0
         self._rng, self._known = np.random.default_rng(random_state), {support.tobytes(): (objective, support)}
+        self._regressed = 0.0  # effort of ridge regressions for the last start
         self._kinds = cycle((self._own, self._halved, self._crossed, self._kicked))
         self._kind = next(self._kinds)
 
@@ -68,7 +69,9 @@ class Starts:
         """Search from the next start, of the problem where more may be decided, with limited effort."""
         best = self.elite[0]
         least = self._known[best.tobytes()][0]
+        self._regressed = 0.0
         found = self.descend(problem, *self._kind(best), most)
+        found = found._replace(effort=found.effort + self._regressed)
         self._known[found.support.tobytes()] = found.objective, found.support
         self.returned += self._kind == self._own and np.array_equal(found.support, best)
         if found.objective < least - _ACCURACY * abs(least):
@@ -102,6 +105,7 @@ class Starts:
         kept, size = np.flatnonzero(self._some()), len(best)
         lam = self.problem.lam * 10.0 ** self._rng.uniform(0.0, _LARGEST_RIDGE)
         while len(kept) > size:
+            self._regressed += self.descents.ridge_effort(len(kept))
             order = np.argsort(-self.descents.ridge(kept, lam), kind="stable")
             kept = np.sort(kept[order[: max(size, len(kept) // 2)]])
         return kept, self._some(1.0)
