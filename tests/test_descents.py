@@ -36,7 +36,9 @@ def descents_of(problem: Problem) -> Descents:
 
 def starts_of(problem: Problem, seed: int = 0) -> Starts:
     fit = refit(problem, np.array([3, 5]))
-    return Starts(problem, descents_of(problem), fit.support, fit.objective, seed)
+    starts = Starts(problem, descents_of(problem), seed)
+    starts.know(fit.support, fit.objective)
+    return starts
 
 
 def everything(problem: Problem) -> np.ndarray:
@@ -131,7 +133,8 @@ def test_an_effort_ends_the_swaps() -> None:
 def test_returns_to_the_best_model_are_counted() -> None:
     problem = drawn(Squared())
     best = best_subset(problem)
-    starts = Starts(problem, descents_of(problem), np.flatnonzero(best.w), best.objective, 0)
+    starts = Starts(problem, descents_of(problem), 0)
+    starts.know(np.flatnonzero(best.w), best.objective)
     for _ in range(16):
         starts.search(problem)
     assert starts.returned > 0

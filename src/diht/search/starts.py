@@ -15,6 +15,7 @@ __all__ = ["Starts"]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+_NONE: Indices = np.empty(0, dtype=np.int64)
 _ACCURACY = 1e-7  # of an objective, relative: two that differ by no more are the same
 _ELITE = 10  # models of which two are crossed
 _KEPT = 0.8  # share of their common features that is kept
@@ -35,10 +36,6 @@ class Starts:
         With a plain constraint.
     descents : Descents
         Its samples.
-    support : array of int
-        Of the best model known.
-    objective : float
-        That of the model; infinite where none is known that is worth a search.
     random_state : int
 
     Attributes
@@ -47,11 +44,10 @@ class Starts:
         Searches from starts of their own, among half of the features, that ended at the best model since it was found.
     """
 
-    def __init__(
-        self, problem: Problem, descents: Descents, support: Indices, objective: float, random_state: int
-    ) -> None:
+    def __init__(self, problem: Problem, descents: Descents, random_state: int) -> None:
         self.problem, self.descents, self.returned = problem, descents, 0
-        self._rng, self._known = np.random.default_rng(random_state), {support.tobytes(): (objective, support)}
+        self._rng, self._known = np.random.default_rng(random_state), dict[bytes, tuple[float, Indices]]()
+        self._share = 1.0  # of all features, among which the next model of its own is grown
         self._regressed = 0.0  # effort of ridge regressions for the last start
         self._kinds = cycle((self._own, self._halved, self._crossed, self._kicked))
         self._kind = next(self._kinds)
@@ -67,8 +63,7 @@ class Starts:
 
     def search(self, problem: Problem, most: float = np.inf) -> Optimum:
         """Search from the next start, of the problem where more may be decided, with limited effort."""
-        best = self.elite[0]
-        least = self._known[best.tobytes()][0]
+        least, best = min(self._known.values(), key=lambda known: known[0], default=(np.inf, _NONE))
         self._regressed = 0.0
         found = self.descend(problem, *self._kind(best), most)
         found = found._replace(effort=found.effort + self._regressed)
@@ -99,7 +94,8 @@ class Starts:
         return np.asarray(self._rng.random(self.problem.shape[1]) < share)
 
     def _own(self, best: Indices) -> tuple[Indices, Mask]:
-        return best[:0], self._some(0.5 if len(self._known) > 1 else 1.0)
+        share, self._share = self._share, 0.5
+        return best[:0], self._some(share)
 
     def _halved(self, best: Indices) -> tuple[Indices, Mask]:
         kept, size = np.flatnonzero(self._some()), len(best)

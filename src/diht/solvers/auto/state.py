@@ -134,7 +134,7 @@ class AutoState:
         """Searches in compiled code, where the profile has them."""
         descents = self.profile.descents
         assert descents is not None
-        return Starts(self.problem, descents, np.empty(0, dtype=np.int64), np.inf, self.random_state)
+        return Starts(self.problem, descents, self.random_state)
 
     @property
     def stop(self) -> Callable[[], bool]:
