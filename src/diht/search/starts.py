@@ -108,7 +108,7 @@ class Starts:
 
     def _crossed(self, best: Indices) -> tuple[Indices, Mask]:
         elite, among = self.elite, self._some(0.0)
-        one, two = (elite[at] for at in self._rng.choice(len(elite), 2))
+        one, two = (elite[at] for at in self._rng.choice(len(elite), 2, replace=len(elite) < 2))
         common = np.intersect1d(one, two)
         among[np.union1d(one, two)] = True
         return common[self._rng.random(len(common)) < _KEPT], among
