@@ -646,6 +646,7 @@ def kill(cluster, at_least=1, most=2):
         sleep(0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.linux
 def test_a_worker_that_is_killed(mortals, monkeypatch):
     """The other one takes over its rows, and the answer is the same."""

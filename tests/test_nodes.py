@@ -300,6 +300,8 @@ def logistic_costs(problem: Problem, size: int) -> dict[tuple[int, ...], float]:
             p = 1.0 / (1.0 + np.exp(y * (A @ x)))
             gradient, H = A.T @ (-s * y * p) + ridge * x, (A.T * (s * p * (1.0 - p))) @ A + np.diag(ridge)
             step, size_of = np.linalg.solve(H, -gradient), 1.0
+            if -gradient @ step <= 1e-30:  # twice what is left to gain, far below rounding
+                break
             while value(A, x + size_of * step, ridge) > value(A, x, ridge) and size_of > 1e-6:
                 size_of *= 0.5
             x = x + size_of * step
