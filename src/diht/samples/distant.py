@@ -159,7 +159,7 @@ def _around(samples: Samples, loss: Loss, u: Vector, b: float) -> tuple[float, .
 
 def slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
     """Return the slopes of the loss at some intercepts."""
-    return _at_once(lambda b: loss.derivative(u + b, samples.y) @ samples.s, points, samples.size)
+    return _at_once(lambda b: loss.derivative(u + b, samples.y) @ samples.s, points, samples)
 
 
 def _shifted_sums(samples: Samples, loss: Loss, alpha: Vector, b: float) -> tuple[float, ...]:
@@ -171,10 +171,12 @@ def _shifted_sums(samples: Samples, loss: Loss, alpha: Vector, b: float) -> tupl
 
 def _totals_at(samples: Samples, loss: Loss, alpha: Vector, points: Vector) -> Vector:
     low, high = loss.domain(samples.y)
-    return _at_once(lambda b: np.clip(alpha + b, low, high) @ samples.s, points, samples.size)
+    return _at_once(lambda b: np.clip(alpha + b, low, high) @ samples.s, points, samples)
 
 
-def _at_once(f: Callable[[Vector], Vector], points: Vector, size: int) -> Vector:
-    """Return sums over so many samples at some points, given as a column: of as many points at a time as stay short."""
-    parts = np.array_split(points, -(-len(points) // max(1, _SHORT // max(1, size))))
+def _at_once(f: Callable[[Any], Vector], points: Vector, samples: Samples) -> Vector:
+    """Return sums over samples at some points; on a device of as many at a time, given as a column, as stay short."""
+    if samples.here:
+        return np.stack([f(b) for b in points.tolist()])
+    parts = np.array_split(points, -(-len(points) // max(1, _SHORT // max(1, samples.size))))
     return np.concatenate([f(part[:, np.newaxis]) for part in parts])
