@@ -236,7 +236,8 @@ def _method(objective: Objective) -> Callable[[Objective, Vector, float, float],
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.part.design
     straight = loss.pieces is not None and loss.pieces.is_bounded
-    if objective.part.looks and design.shape[1] <= _LARGEST_LOOK and (loss.differentiable or straight):
+    smooth = loss.differentiable and (objective.part.remote or loss.coupled)  # else a device gains nothing by few looks
+    if objective.part.looks and design.shape[1] <= _LARGEST_LOOK and (smooth or straight):
         return _in_few_looks
     if objective.part.has_softmax_minimum and design.dense_gram_cost() <= _DIRECT:
         return _softmax
@@ -399,17 +400,18 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
 
 
 def _in_few_looks(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
-    """Do so in few round trips where rows are in other processes; where that ends short of the optimum, as ever from there."""
+    """Do so in few round trips where rows are elsewhere; where that ends short of the optimum, as ever from there."""
     problem, part, loss = objective.problem, objective.part, objective.loss
     dense = part.formed_if_shorter()
-    given = problem.lam, problem.fit_intercept, (x, float(b)), rtol
+    given = problem.lam, problem.fit_intercept, (x, b), rtol
     if loss.differentiable:
         seen, done = newton_minimum(dense, loss, *given)
     else:
         seen, done = smoothed_minimum(dense, loss, _smooth(loss, problem.samples.target_size), *given)
     if not done:
         return (_newton if loss.differentiable else _smoothed)(objective, seen.x, seen.b, rtol)
-    return Fit(problem.shape[1], objective.support, seen.x, seen.b, seen.objective, part.margins(seen.x, seen.b))
+    b = seen.b - np.mean(seen.b) if loss.coupled else seen.b
+    return Fit(problem.shape[1], objective.support, seen.x, b, seen.objective, part.margins(seen.x, b))
 
 
 def _smooth(loss: Loss, size: float) -> list[Smooth]:

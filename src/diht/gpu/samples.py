@@ -20,12 +20,15 @@ from diht.gpu.arrays import DeviceArray, fetched, pairwise_sum
 from diht.gpu.columns import DeviceColumns, DeviceView
 from diht.gpu.lines import DeviceLines
 from diht.gpu.matrix import Dense, Matrix, as_numpy, on_device
-from diht.losses import Loss
+from diht.gpu.turned import TurnedThere
+from diht.losses import Loss, Pieces
 from diht.numerics import exact
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples
+from diht.samples.central_path import Condense
 from diht.samples.distant import Distant, WeightedThere
 from diht.samples.memory import MemorySamples
+from diht.samples.newton import Look
 from diht.samples.partition import Blocks, make_blocks
 from diht.samples.remote import labelled, ranks_of
 
@@ -300,6 +303,20 @@ class TorchSamples(Distant):
     def chosen(self, f: Callable[..., Any], *rows: Rows) -> ChosenOnDevice:
         """Choose the samples for which ``f(y, s, *rows)`` is true."""
         return ChosenOnDevice(torch.nonzero(f(self.y, self.s, *rows).tensor)[:, 0])
+
+    # Newton's method on few features
+
+    def look(self, loss: Loss, u: Rows, centred: bool) -> Look:
+        """Return the loss of some margins with its derivatives."""
+        a, h = loss.derivative(u, self.y), loss.second_derivative(u, self.y)
+        value, slope, weight = fetched((self.s @ loss.value(u, self.y), self.s @ a, self.s @ h))
+        mean = self.pull(h) / weight if centred and weight > 0.0 else np.zeros(self.design.shape[1])
+        hessian = self.products(self.s.tensor * h.tensor, mean if centred else None)
+        return Look.of(value, slope, self.pull(a), weight, mean, hessian)
+
+    def _condensing(self, pieces: Pieces, n_near: int, most: int) -> Condense:
+        """Return what condenses the samples around models, there."""
+        return TurnedThere(self.dense_rows(slice(None)), self.y.tensor, self.s.tensor, pieces, n_near, most)
 
     # Parts of the samples
 

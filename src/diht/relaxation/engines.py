@@ -302,7 +302,7 @@ class NewtonEngine(Engine):
                 break
             direction = target - model.w
             change = self.part.margins(direction)
-            if attempt == 0 or samples.looks:
+            if attempt == 0 or samples.remote:
                 drift = samples.drift(curvature, change) if self.problem.fit_intercept else 0.0
             if attempt == 0:
                 self.predicted = self.linear_slopes(slopes, curvature, change, drift)
@@ -331,7 +331,7 @@ class NewtonEngine(Engine):
         self, model: _Model, direction: Vector, change: Rows, drift: Intercept, promised: float
     ) -> tuple[float, _Model] | None:
         """Return the longest step that gains a share of what its size promises, and the model that it leads to."""
-        if self.samples.looks:
+        if self.samples.remote:
             return self.descent_at_once(model, direction, change, drift, promised)
 
         def trial(size: float) -> _Model:
@@ -537,7 +537,7 @@ def newton_pays(problem: Problem, n_features: int) -> bool:
     design = problem.samples.design
     if not problem.constraint.is_plain and n_features > _LARGEST:
         return False
-    if problem.samples.looks and not problem.loss.differentiable:
+    if problem.samples.remote and not problem.loss.differentiable:
         return (
             n_features <= _LARGEST
         )  # rows in other processes: of a loss with kinks gradients would take thousands of trips

@@ -104,6 +104,7 @@ class Samples(ABC):
 
     rough_hessians = False  # whether a Hessian takes so much longer than products that a rough one is tried first
     looks = False  # whether `look` brings the loss of a model with all its derivatives at once
+    remote = False  # whether each sum is a round trip to other processes
     n_targets = 1
 
     design: Features
@@ -419,11 +420,19 @@ class Samples(ABC):
 
     def pulls(self, several: Sequence[Rows]) -> Vector:
         """Do so for several vectors, one row each."""
-        return np.stack([self.pull(alpha) for alpha in several])
+        return np.array([self.pull(alpha) for alpha in several])
 
-    def hessians(self, several: Sequence[Rows]) -> Vector:
-        """Compute ``X' diag(s h) X`` for several vectors h."""
-        return np.stack([self.hessian(h, False) for h in several])
+    def pulls_and_hessians(self, several: Sequence[Rows], curvatures: Sequence[Rows]) -> tuple[Vector, Vector]:
+        """Do so, and compute ``X' diag(s h) X`` for several vectors h."""
+        return self.pulls(several), np.array([self.hessian(h, False) for h in curvatures])
+
+    def values_along(self, loss: Loss, u: Rows, change: Rows, sizes: Vector) -> Vector:
+        """Return the losses of margins at some steps along a line."""
+
+        def losses(y: Vector, s: Vector, u: Vector, v: Vector) -> Vector:
+            return np.stack([s @ loss.value(u + size * v, y) for size in sizes.tolist()])
+
+        return np.asarray(np.sum(self.each(losses, u, change), axis=0))
 
     @abstractmethod
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:

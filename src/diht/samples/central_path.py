@@ -18,14 +18,26 @@ from diht.design.step import Vector
 from diht.losses import Pieces
 from diht.numerics.arrays import Indices
 
-__all__ = ["LONG", "EndOfPath", "Fewer", "Sides", "Turned", "central_path", "condensed", "near_kinks", "some_rows"]
+__all__ = [
+    "KINDS",
+    "LONG",
+    "Condense",
+    "EndOfPath",
+    "Fewer",
+    "Sides",
+    "Turned",
+    "central_path",
+    "condensed",
+    "near_kinks",
+    "some_rows",
+]
 
 LONG = 10_000  # samples from which on a part of them is solved first
 _PART, _NEAR = 5.0, 5.0  # rows of that part, in units of N^(2/3); samples near a kink, in those of N sqrt(k / part)
 _ROUGH = 1e-3  # relative gap to which the part is solved: it is no nearer to all samples
 _ROUNDED = 1e-12  # relative gap that rounding may leave
 _MOST_ROUNDS = 5
-_KINDS = 4  # of samples that are put together: of either turn, on either piece
+KINDS = 4  # of samples that are put together: of either turn, on either piece
 
 
 class EndOfPath(NamedTuple):
@@ -69,6 +81,9 @@ class Fewer(NamedTuple):
     weights: Vector
 
 
+Condense = Callable[[Vector, float], list[Fewer]]  # what stands for the samples of each block around a model
+
+
 class Sides(NamedTuple):
     """Which samples have been near a kink, in the order in which they came, -1 for the others; and the sides of these, at first."""
 
@@ -78,7 +93,7 @@ class Sides(NamedTuple):
     def spread(self, alpha: Vector) -> Vector:
         """Return the dual variables of all samples from those of the few."""
         far = self.order < 0
-        place = np.cumsum(np.bincount(self.kind[far], minlength=_KINDS) > 0) - 1
+        place = np.cumsum(np.bincount(self.kind[far], minlength=KINDS) > 0) - 1
         return np.asarray(alpha[np.where(far, int(self.order.max(initial=-1)) + 1 + place[self.kind], self.order)])
 
 
@@ -93,7 +108,7 @@ class Turned(NamedTuple):
 
     @classmethod
     def of(
-        cls, design: Design, y: Vector, s: Vector, pieces: Pieces, lam: float, fit_intercept: bool
+        cls, design: Design, y: Vector, s: Vector, pieces: Pieces, lam: float = 0.0, fit_intercept: bool = False
     ) -> tuple[Turned, Indices]:
         """Return the samples that have a weight, and which they are."""
         X, seen = np.ascontiguousarray(design.toarray().T), np.flatnonzero(s)
@@ -131,7 +146,7 @@ class Turned(NamedTuple):
     def together(self, far: NDArray[np.bool_], kind: Indices) -> tuple[Vector, Vector]:
         """Return the means of some samples, one for each turn and each piece, and what is as long as the samples of these."""
         (y, s, _), columns, samples = self.S, [np.empty((len(self.X), 0))], [np.empty((3, 0))]
-        for each in range(_KINDS):
+        for each in range(KINDS):
             weights = np.where(far & (kind == each), s, 0.0)
             total = float(weights.sum())
             if total > 0.0:
@@ -182,7 +197,7 @@ def condensed(turned: Turned, sides: Sides | None, x: Vector, b: float, n_near: 
 
 
 def near_kinks(
-    condense: Callable[[Vector, float], list[Fewer]],
+    condense: Condense,
     pieces: Pieces,
     penalty: tuple[float, bool],
     start: tuple[Vector, float],

@@ -9,15 +9,22 @@ from typing import Any
 import numpy as np
 
 from diht.design.spectral import has_small_gram
-from diht.losses import Loss
+from diht.losses import Loss, Pieces
 from diht.numerics.arrays import Vector
 from diht.samples.base import Rows, Samples, added
+from diht.samples.central_path import Condense, near_kinks
 from diht.samples.intercept import root_in_batches
+from diht.samples.newton import Look, Seen
 
 __all__ = ["Distant", "WeightedThere", "slopes_at"]
 
 _ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
 _SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last
+_NEAR_EACH, _MOST_NEAR = (
+    10,
+    4,
+)  # samples near kinks that travel, at first, for each feature; how many times that at most
+_SHORT = 100_000  # numbers of which an array takes no longer than a call
 _CLOSE = 1e-11  # slope, relative to its terms, that may be left: its square is what it changes the value by
 
 
@@ -46,9 +53,34 @@ class WeightedThere:
 class Distant(Samples):
     """Samples elsewhere: in other processes, on a device."""
 
+    looks = True
+
     @abstractmethod
     def asked(self, f: Callable[..., Any], loss: Loss, rows: Rows, at: Any) -> list[Any]:
         """Return ``f(samples, loss, rows, at)`` of every block of samples, brought here."""
+
+    # Newton's method on few features
+
+    @abstractmethod
+    def look(self, loss: Loss, u: Rows, centred: bool) -> Look:
+        """Return the loss of some margins with its derivatives."""
+
+    def near_kinks(
+        self, pieces: Pieces, lam: float, intercept: bool, start: tuple[Vector, float], rtol: float
+    ) -> tuple[Seen, bool]:
+        """Minimise a loss of straight pieces on the samples next to kinks, from a model.
+
+        Return the best model met, and whether it is the best of all.
+        """
+        n_near = _NEAR_EACH * (self.design.shape[1] + 1)
+        most = _MOST_NEAR * n_near
+        condense = self._condensing(pieces, n_near, most)
+        end, value, done = near_kinks(condense, pieces, (lam, intercept), start, rtol, most)
+        return Seen(end.x, end.b, value), done
+
+    @abstractmethod
+    def _condensing(self, pieces: Pieces, n_near: int, most: int) -> Condense:
+        """Return what condenses the samples around models: `diht.samples.central_path.condensed`."""
 
     # The intercept
 
@@ -127,7 +159,7 @@ def _around(samples: Samples, loss: Loss, u: Vector, b: float) -> tuple[float, .
 
 def slopes_at(samples: Samples, loss: Loss, u: Vector, points: Vector) -> Vector:
     """Return the slopes of the loss at some intercepts."""
-    return np.stack([samples.s @ loss.derivative(u + b, samples.y) for b in points.tolist()])
+    return _at_once(lambda b: loss.derivative(u + b, samples.y) @ samples.s, points, samples)
 
 
 def _shifted_sums(samples: Samples, loss: Loss, alpha: Vector, b: float) -> tuple[float, ...]:
@@ -139,4 +171,12 @@ def _shifted_sums(samples: Samples, loss: Loss, alpha: Vector, b: float) -> tupl
 
 def _totals_at(samples: Samples, loss: Loss, alpha: Vector, points: Vector) -> Vector:
     low, high = loss.domain(samples.y)
-    return np.stack([samples.s @ np.clip(alpha + b, low, high) for b in points.tolist()])
+    return _at_once(lambda b: np.clip(alpha + b, low, high) @ samples.s, points, samples)
+
+
+def _at_once(f: Callable[[Any], Vector], points: Vector, samples: Samples) -> Vector:
+    """Return sums over samples at some points; on a device of as many at a time, given as a column, as stay short."""
+    if samples.here:
+        return np.stack([f(b) for b in points.tolist()])
+    parts = np.array_split(points, -(-len(points) // max(1, _SHORT // max(1, samples.size))))
+    return np.concatenate([f(part[:, np.newaxis]) for part in parts])

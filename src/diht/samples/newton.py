@@ -1,4 +1,4 @@
-r"""The best model on a few features of rows in other processes, in few round trips.
+r"""The best model on a few features of rows in other processes or on a device, in few round trips.
 
 Coefficients and intercept move together: a look at a model brings the loss, its gradient and its Hessian in one round trip, and the
 next step follows from them, so that Newton's method needs a round trip a step. Where a whole step does not descend, many shorter
@@ -22,6 +22,9 @@ from diht.numerics.definite import Definite
 
 __all__ = ["Look", "Seen", "Smooth", "newton_minimum", "smoothed_minimum"]
 
+Intercept = Any  # a float; where samples have several targets, an array
+Step = tuple[Vector, Intercept]  # coefficients and intercept
+
 _MOST_STEPS = 100
 _ARMIJO = 1e-4
 _SHORTER, _SHORTEST = np.split(0.5 ** np.arange(1.0, 33.0), [6])  # each is a sum over all samples
@@ -40,22 +43,29 @@ class Look:
 
     Attributes
     ----------
-    value, slope : float
-        The loss, and its derivative in the intercept.
+    value : float
+    slope : float or array
+        The derivative of the loss in the intercept, or in that of each target.
     pull : array of shape (p,)
         Its gradient in the coefficients.
-    weight : float
-        The sum of the curvatures.
+    own : float, array or None
+        Newton's step of the intercepts alone; None where the loss is flat in them.
     mean, hessian : array
-        The means of the columns under the curvatures, and the Hessian about them; without an intercept the means are zero.
+        By how much the best intercepts fall with each coefficient, which is the means of the columns under the curvatures, and the
+        Hessian about them; without an intercept the means are zero.
     """
 
     value: float
-    slope: float
+    slope: Intercept
     pull: Vector
-    weight: float
+    own: Intercept | None
     mean: Vector
     hessian: Vector
+
+    @classmethod
+    def of(cls, value: float, slope: float, pull: Vector, weight: float, mean: Vector, hessian: Vector) -> Look:
+        """Return that of one intercept, from the sum of the curvatures."""
+        return cls(value, slope, pull, -slope / weight if weight > 0.0 else None, mean, hessian)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +75,13 @@ class Seen:
     Attributes
     ----------
     x : array of shape (p,)
-    b : float
+    b : float or array
     objective : float
     look : Look or None
     """
 
     x: Vector
-    b: float
+    b: Intercept
     objective: float
     look: Look | None = None
 
@@ -80,36 +90,36 @@ class Seen:
 class _Minimised:
     """The loss plus a ridge on the samples of a few features, with an intercept or without."""
 
-    part: Any  # RemoteSamples
+    part: Any  # Samples
     loss: Loss
     lam: float
     intercept: bool
 
-    def at(self, x: Vector, b: float) -> Seen:
+    def at(self, x: Vector, b: Intercept) -> Seen:
         """Look at a model."""
         look = self.part.look(self.loss, self.part.margins(x, b), self.intercept)
         return Seen(x, b, look.value + 0.5 * self.lam * float(x @ x), look)
 
-    def gradient(self, seen: Seen) -> tuple[Vector, float]:
+    def gradient(self, seen: Seen) -> tuple[Vector, Intercept]:
         """Return the derivatives in the coefficients and in the intercept."""
         assert seen.look is not None
         return seen.look.pull + self.lam * seen.x, seen.look.slope if self.intercept else 0.0
 
-    def direction(self, seen: Seen) -> tuple[Vector, float] | None:
+    def direction(self, seen: Seen) -> Step | None:
         """Return Newton's step; None where rounding hides the Hessian, or the loss is flat in the intercept."""
         look, (g, slope) = seen.look, self.gradient(seen)
         assert look is not None
-        if (self.intercept and not look.weight > 0.0) or not np.all(np.isfinite(look.hessian)):
+        if (self.intercept and look.own is None) or not np.all(np.isfinite(look.hessian)):
             return None
         H = look.hessian.copy()
         H[np.diag_indices(len(H))] += self.lam
         factorised = Definite(H)
         if factorised.hidden:
             return None
-        dx = -factorised.solve(g - look.mean * slope)
-        return dx, -slope / look.weight - float(look.mean @ dx) if self.intercept else 0.0
+        dx = -factorised.solve(g - np.dot(slope, look.mean))
+        return dx, look.own - np.dot(look.mean, dx) if self.intercept else 0.0
 
-    def best_of(self, seen: Seen, step: tuple[Vector, float], sizes: Vector, decrease: float) -> float | None:
+    def best_of(self, seen: Seen, step: Step, sizes: Vector, decrease: float) -> float | None:
         """Return the size with the least objective of those that gain a share of what they promise."""
         dx, db = step
         part = self.part
@@ -119,9 +129,7 @@ class _Minimised:
         good = np.flatnonzero(values <= seen.objective - _ARMIJO * np.minimum(sizes, 1.0) * decrease)
         return float(sizes[good[np.argmin(values[good])]]) if good.size else None
 
-    def descended(
-        self, seen: Seen, step: tuple[Vector, float], decrease: float, short: bool
-    ) -> tuple[Seen, bool] | None:
+    def descended(self, seen: Seen, step: Step, decrease: float, short: bool) -> tuple[Seen, bool] | None:
         """Look at the model of a whole step, or of a better size; return it, and whether it is a shorter one.
 
         After a `short` one sizes are compared before. None where no size gains.
@@ -148,7 +156,7 @@ def newton_minimum(
     loss: Loss,
     lam: float,
     intercept: bool,
-    start: tuple[Vector, float],
+    start: Step,
     rtol: float,
     valued: bool = True,
 ) -> tuple[Seen, bool]:
@@ -166,7 +174,7 @@ def newton_minimum(
         if step is None:
             return seen, False
         g, slope = problem.gradient(seen)
-        decrease = -float(g @ step[0]) - slope * step[1]
+        decrease = -float(g @ step[0]) - float(np.dot(slope, step[1]))
         if not decrease > max(rtol, _EXACT) * abs(seen.objective):
             if not decrease > 0.0:
                 return seen, True
@@ -209,7 +217,7 @@ def smoothed_minimum(
     smooth: Sequence[Smooth],
     lam: float,
     intercept: bool,
-    start: tuple[Vector, float],
+    start: Step,
     rtol: float,
 ) -> tuple[Seen, bool]:
     """Minimise a loss of straight pieces near its kinks, from the start and, where that is too far, from smooth losses' models."""
@@ -226,5 +234,5 @@ def smoothed_minimum(
     return best, done
 
 
-def _valued(part: Any, loss: Loss, lam: float, x: Vector, b: float) -> Seen:
+def _valued(part: Any, loss: Loss, lam: float, x: Vector, b: Intercept) -> Seen:
     return Seen(x, b, part.value(loss, part.margins(x, b)) + 0.5 * lam * float(x @ x))

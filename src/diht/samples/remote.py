@@ -22,12 +22,12 @@ from diht.losses import Loss, Pieces
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
-from diht.samples.central_path import Fewer, Turned, condensed, near_kinks
+from diht.samples.central_path import Condense, Fewer, Turned, condensed
 from diht.samples.distant import Distant, WeightedThere, slopes_at
 from diht.samples.intercept import Jumps, root_of_jumps
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import ChosenInMemory, MemorySamples
-from diht.samples.newton import Look, Seen
+from diht.samples.newton import Look
 from diht.samples.partition import Blocks, make_blocks, shuffled_runs
 from diht.samples.program import Group, Method, Own, Value
 
@@ -41,10 +41,6 @@ Runs: TypeAlias = list[tuple[int, int]]  # samples that are held together: the f
 Ranges: TypeAlias = list[Runs]
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved
-_NEAR_EACH, _MOST_NEAR = (
-    10,
-    4,
-)  # samples near kinks that travel, at first, for each feature; and how many times that at most
 _NEAR = 2.0**-52 * np.array([-8.0, -4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0, 8.0])  # steps to the sides of a jump
 _MANY_JUMPS = 1_000  # of the slope in the intercept that travel
 _HERE = "the rows are in other processes"
@@ -440,7 +436,7 @@ class RemoteSamples(Distant):
     """
 
     here = False
-    looks = True
+    remote = True
 
     def __init__(self, held: Value, design: Any, ranges: Ranges) -> None:
         self.held, self.group, self.design, self._ranges = held, held.group, design, ranges
@@ -571,32 +567,21 @@ class RemoteSamples(Distant):
         self.design.count(1.0)
         values, slopes, pulls, *about = zip(*self._ask(_look, loss, u.value, centred), strict=True)
         weight, mean, hessian = _about_all(*about)
-        return Look(added(values), added(slopes), _added(pulls), weight, mean, hessian)
+        return Look.of(added(values), added(slopes), _added(pulls), weight, mean, hessian)
 
-    def values_along(self, loss: Loss, u: Rows, change: Rows, sizes: Vector) -> Vector:
-        """Return the losses of margins at some steps along a line: one round trip."""
-        return _added(self._ask(_values_along, loss, u.value, change.value, sizes))
-
-    def near_kinks(
-        self, pieces: Pieces, lam: float, intercept: bool, start: tuple[Vector, float], rtol: float
-    ) -> tuple[Seen, bool]:
-        """Minimise a loss of straight pieces on the samples next to kinks, from a model; a round trip for each look at all.
-
-        Return the best model met, and whether it is the best of all.
-        """
-        turned, sides = self.group.value(_turned, self.held, pieces, lam, intercept), None
-        n_near = _NEAR_EACH * (self.design.shape[1] + 1)
+    def _condensing(self, pieces: Pieces, n_near: int, most: int) -> Condense:
+        """Return what condenses the samples around models: a round trip for each."""
+        turned, sides = self.group.value(_turned, self.held, pieces), None
         share = -(-n_near // self.group.size)
 
         def condense(x: Vector, b: float) -> list[Fewer]:
             nonlocal sides
-            both = self.group.value(condensed, turned, sides, x, float(b), share, _MOST_NEAR * n_near)
+            both = self.group.value(condensed, turned, sides, x, float(b), share, most)
             sides = self.group.value(_item, both, 0)
             self.design.count(1.0)
             return self.group.ask(_item, both, 1)
 
-        end, value, done = near_kinks(condense, pieces, (lam, intercept), start, rtol, _MOST_NEAR * n_near)
-        return Seen(end.x, end.b, value), done
+        return condense
 
     # Parts of the samples
 
@@ -750,10 +735,11 @@ class RemoteSamples(Distant):
         self.design.count(float(len(several)))
         return _added(self._ask(_each_of, Method("pull"), _values(several)))
 
-    def hessians(self, several: Sequence[Rows]) -> Vector:
-        """Compute ``X' diag(s h) X`` for several vectors h: one round trip."""
-        self.design.count(float(len(several)))
-        return _added(self._ask(_each_of, _hessian, _values(several)))
+    def pulls_and_hessians(self, several: Sequence[Rows], curvatures: Sequence[Rows]) -> tuple[Vector, Vector]:
+        """Compute ``X'(s alpha)`` and ``X' diag(s h) X`` for several vectors each: one round trip."""
+        self.design.count(float(len(several) + len(curvatures)))
+        pulls, hessians = zip(*self._ask(_pulls_and_hessians, _values(several), _values(curvatures)), strict=True)
+        return _added(pulls), _added(hessians)
 
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
         """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
@@ -831,8 +817,8 @@ def _second(_: Any, given: Any) -> Any:
     return given
 
 
-def _turned(samples: MemorySamples, pieces: Pieces, lam: float, intercept: bool) -> Turned:
-    return Turned.of(samples.design, samples.y, samples.s, pieces, lam, intercept)[0]
+def _turned(samples: MemorySamples, pieces: Pieces) -> Turned:
+    return Turned.of(samples.design, samples.y, samples.s, pieces)[0]
 
 
 def _item(several: Any, i: int) -> Any:
@@ -921,7 +907,13 @@ def _total_and_pull(samples: MemorySamples, h: Vector) -> tuple[float, Vector]:
 
 
 def _each_of(samples: MemorySamples, f: Callable[..., Vector], several: tuple[Vector, ...]) -> Vector:
-    return np.stack([f(samples, rows) for rows in several])
+    return np.array([f(samples, rows) for rows in several])
+
+
+def _pulls_and_hessians(
+    samples: MemorySamples, several: tuple[Vector, ...], curvatures: tuple[Vector, ...]
+) -> tuple[Vector, Vector]:
+    return _each_of(samples, Method("pull"), several), _each_of(samples, _hessian, curvatures)
 
 
 def _hessian(samples: MemorySamples, h: Vector) -> Vector:
@@ -955,10 +947,6 @@ def _jumps(samples: MemorySamples, loss: Loss, u: Vector, at: tuple[Vector, tupl
     first, end = (0, len(places)) if within is None else np.searchsorted(places, within)
     few = within is not None and end - first <= _MANY_JUMPS
     return Jumps(slopes, size, np.stack([places[first:end], heights[first:end]]) if few else None)
-
-
-def _values_along(samples: MemorySamples, loss: Loss, u: Vector, change: Vector, sizes: Vector) -> Vector:
-    return np.array([float(samples.s @ loss.value(u + size * change, samples.y)) for size in sizes.tolist()])
 
 
 def _hessian_root(samples: MemorySamples, h: Vector, center: Vector | None, lam: float) -> Vector:

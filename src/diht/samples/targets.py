@@ -25,6 +25,7 @@ from diht.losses.base import OfTarget
 from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples, added
+from diht.samples.newton import Look
 from diht.samples.partition import Blocks
 from diht.samples.softmax import MOST_COEFFICIENTS, minimise_softmax
 
@@ -288,8 +289,14 @@ class TargetSamples(Samples):
 
     def formed(self) -> TargetSamples:
         """Return the samples with X dense, in float64."""
-        formed = self.one.formed()
-        return TargetSamples(formed, self.y, self.n_targets, self.kind, self.design.target, self.design.column)
+        return self._with(self.one.formed())
+
+    def formed_if_shorter(self) -> TargetSamples:
+        """Do so where Hessians are cheaper then."""
+        return self._with(self.one.formed_if_shorter())
+
+    def _with(self, one: Samples) -> TargetSamples:
+        return TargetSamples(one, self.y, self.n_targets, self.kind, self.design.target, self.design.column)
 
     # The intercepts
 
@@ -473,22 +480,52 @@ class TargetSamples(Samples):
 
     def _coupled_hessian(self, p: Rows, centred: bool) -> Vector:
         """Compute it from the blocks of pairs of classes; those of a class sum to zero, so that p (1 - p) need not cancel."""
+        products = self._products(p)
+        pulls, hessians = self.one.pulls_and_hessians(products if centred else [], products)
+        H, F = self._blocks(pulls, hessians)
+        return H - F @ Definite(_grounded(self._between(p))).inverse() @ F.T if centred else H
+
+    def _products(self, p: Rows) -> list[Rows]:
+        """Return the products of the probabilities of each two classes."""
+        rows = self.by_target(p)
+        return [self.one.map(lambda _, s, a, b: a * b, rows[c], rows[e]) for c, e in _pairs(self.n_targets)]
+
+    def _blocks(self, pulls: Vector, hessians: Vector) -> tuple[Vector, Vector]:
+        """Return the second derivatives in the coefficients, and in these and the intercepts, from sums for each two classes."""
         n, m = self.n_targets, self.one.design.shape[1]
-        H, F, rows = np.zeros((n, m, n, m)), np.zeros((n, m, n)), self.by_target(p)
-        pairs = [(c, e) for c in range(n) for e in range(c)]
-        products = [self.one.map(lambda _, s, a, b: a * b, rows[c], rows[e]) for c, e in pairs]
-        for (c, e), own in zip(pairs, self.one.hessians(products), strict=True):
-            H[c, :, e] = H[e, :, c] = -own
-        for (c, e), pull in zip(pairs, self.one.pulls(products) if centred else (), strict=centred):
+        H, F = np.zeros((n, m, n, m)), np.zeros((n, m, n))
+        for (c, e), hessian in zip(_pairs(n), hessians, strict=True):
+            H[c, :, e] = H[e, :, c] = -hessian
+        for (c, e), pull in zip(_pairs(n) if len(pulls) else (), pulls, strict=True):
             F[c, :, e] = F[e, :, c] = -pull
         for c in range(n):
             H[c, :, c], F[c, :, c] = -H[c].sum(axis=1), -F[c].sum(axis=1)
         at = self.design.target * m + self.design.column
-        flat = H.reshape(n * m, n * m)[np.ix_(at, at)]
-        if centred:
-            own = F.reshape(n * m, n)[at]
-            flat -= own @ Definite(_grounded(self._between(p))).inverse() @ own.T
-        return np.asarray(flat)
+        return H.reshape(n * m, n * m)[np.ix_(at, at)], F.reshape(n * m, n)[at]
+
+    # Newton's method on few features, of a coupled loss
+
+    @property
+    def looks(self) -> bool:  # type: ignore[override]
+        """Whether rows are elsewhere."""
+        return self.coupled and self.one.looks
+
+    @property
+    def remote(self) -> bool:  # type: ignore[override]
+        """Whether each sum is a round trip."""
+        return self.coupled and self.one.remote
+
+    def look(self, loss: Loss, u: Rows, centred: bool) -> Look:
+        """Return the loss of some scores with its derivatives: two round trips."""
+        n, products = self.n_targets, self._products(self.curvatures(loss, u))
+        around, slopes = self._around(loss, u, np.zeros(n)), self.by_target(self.slopes(loss, u))
+        pulls, hessians = self.one.pulls_and_hessians([*slopes, *products], products)
+        g, (H, F) = self.design.gathered(pulls[:n]), self._blocks(pulls[n:], hessians)
+        curvature = Definite(_grounded(around.curvature))
+        if not centred or curvature.hidden:
+            return Look(around.value, around.slope, g, None, np.zeros(len(g)), H)
+        mean = curvature.inverse() @ F.T
+        return Look(around.value, around.slope, g, -curvature.solve(around.slope), mean, H - F @ mean)
 
     def hessian_root(self, h: Rows, centred: bool, lam: float) -> Vector:
         """Return R, upper triangular, with R'R the Hessian plus lam I; from dense matrices, where rows are here."""
@@ -565,6 +602,11 @@ class TargetSamples(Samples):
 def _own(c: int, several: int, y: Any) -> Any:
     """Return a row of the targets; where each has a loss of its own, one that tells whose it is."""
     return y[c] if several == 1 else OfTarget.of(y[c], c)
+
+
+def _pairs(n: int) -> list[tuple[int, int]]:
+    """Return each two of n classes."""
+    return [(c, e) for c in range(n) for e in range(c)]
 
 
 def _bent(h: Vector, v: Vector, coupled: bool) -> Vector:
