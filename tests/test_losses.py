@@ -789,8 +789,8 @@ def test_parameters_distinguish_losses() -> None:
     assert len(set(LOSS_INSTANCES)) == len(LOSS_INSTANCES)
 
 
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.inf, np.nan])
-def test_bad_parameters(bad: float) -> None:
+@pytest.mark.parametrize("bad", [0.0, -1.0, np.inf, np.nan, "1", None, [], (1.0,), 1j])
+def test_bad_parameters(bad: Any) -> None:
     with pytest.raises(ValueError, match=r"^gamma must be positive and finite, got "):
         SmoothedHinge(gamma=bad)
     with pytest.raises(ValueError, match=r"^delta must be positive and finite, got "):

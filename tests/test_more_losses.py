@@ -260,12 +260,13 @@ def test_several_targets(loss: Loss) -> None:
 
 
 def test_parameters_are_checked() -> None:
-    for bad in (0.0, 1.0, -0.1, np.nan):
+    for bad in (0.0, 1.0, -0.1, np.nan, "0.5", None, [], ["0.5", 0.6], [None, 0.6]):
         with pytest.raises(ValueError, match=r"^q must be between 0 and 1"):
             Quantile(bad)
-    with pytest.raises(ValueError, match=r"^gamma must not be negative"):
-        Quantile(0.5, -1.0)
-    for bad in (1.0, 2.0, 0.0, np.nan):
+    for bad in (-1.0, "0", []):
+        with pytest.raises(ValueError, match=r"^gamma must not be negative"):
+            Quantile(0.5, bad)
+    for bad in (1.0, 2.0, 0.0, np.nan, "1.5", []):
         with pytest.raises(ValueError, match=r"^power must be between 1 and 2"):
             Tweedie(bad)
     with pytest.raises(ValueError, match=r"^dispersion must be positive"):

@@ -17,9 +17,8 @@ __all__ = ["LOOK", "MOST_LOSSES", "Task", "WorkersLostError", "alive", "settled"
 
 LOOK = 2.0  # seconds after which workers are looked for that are lost
 MOST_LOSSES = 20  # of the same rows in a row
-_PATIENCE = (
-    "30 s"  # to wait for a worker where none is left, unless Dask's configuration has "diht.lost-workers-timeout"
-)
+# How long to wait for a worker where none is left, unless Dask's configuration has "diht.lost-workers-timeout".
+_PATIENCE = "30 s"
 
 
 class WorkersLostError(RuntimeError):

@@ -16,11 +16,12 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-__all__ = ["Array", "Declared", "Loss", "OfTarget", "Pieces", "namespace", "oriented", "require_positive"]
+__all__ = ["Array", "Declared", "Loss", "OfTarget", "Pieces", "is_between", "namespace", "oriented", "require_positive"]
 
 # An array of any namespace that follows the array API standard, or a number; there is no common type to name.
 Array: TypeAlias = Any
@@ -420,7 +421,12 @@ def _refuse(xp: Any, y: Array, bad: Array, requirement: str) -> None:
         raise ValueError(f"{requirement}, got {float(y[first])} at position {first}")
 
 
-def require_positive(name: str, value: float) -> None:
+def is_between(value: Any, low: float, high: float) -> bool:
+    """Whether a parameter of a loss is a number between two others."""
+    return isinstance(value, Real) and low < float(value) < high
+
+
+def require_positive(name: str, value: Any) -> None:
     """Raise ValueError unless a parameter of a loss is a positive number."""
-    if not 0 < value < math.inf:
+    if not is_between(value, 0.0, math.inf):
         raise ValueError(f"{name} must be positive and finite, got {value!r}")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
 
-from diht.losses.base import Array, Pieces
+from diht.losses.base import Array, Pieces, is_between
 from diht.losses.quadratic_conjugate import QuadraticConjugate
 
 __all__ = ["Quantile"]
@@ -38,14 +39,14 @@ class Quantile(QuadraticConjugate):
 
     def __post_init__(self) -> None:
         if isinstance(self.q, (list, tuple, np.ndarray)):
-            given = tuple(float(q) for q in self.q)
+            given = tuple(float(q) if isinstance(q, Real) else q for q in self.q)
             object.__setattr__(self, "q", given if len(given) > 1 else given[0] if given else math.nan)
         levels = self.q if isinstance(self.q, tuple) else (self.q,)
-        if not all(0.0 < q < 1.0 for q in levels):
+        if not all(is_between(q, 0.0, 1.0) for q in levels):
             raise ValueError(f"q must be between 0 and 1, got {self.q!r}")
         if list(levels) != sorted(set(levels)):
             raise ValueError(f"q must be ascending and distinct, got {self.q!r}")
-        if not 0.0 <= self.gamma < math.inf:
+        if self.gamma != 0.0 and not is_between(self.gamma, 0.0, math.inf):
             raise ValueError(f"gamma must not be negative, and finite, got {self.gamma!r}")
 
     @property

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from diht.losses.base import Array, namespace
+from diht.losses.base import Array, is_between, namespace
 from diht.losses.log_link import REACH, Each, LogLink, log_or_zero, log_ratio, log_total, reach_of
 
 __all__ = ["Tweedie"]
@@ -40,7 +40,7 @@ class Tweedie(LogLink):
     reach: ClassVar[float] = REACH * math.log(sys.float_info.max)
 
     def __post_init__(self) -> None:
-        if not 1.0 < self.power < 2.0:
+        if not is_between(self.power, 1.0, 2.0):
             raise ValueError(f"power must be between 1 and 2, got {self.power!r}")
 
     @property

@@ -9,9 +9,8 @@ __all__ = ["longest_step"]
 
 Model = TypeVar("Model")
 
-_MOST_LEFT_OUT = (
-    8  # sizes from one trial to the next; if more, those that rounding leaves between too long and too short are missed
-)
+# Sizes from one trial to the next; if more, those that rounding leaves between too long and too short are missed.
+_MOST_LEFT_OUT = 8
 
 
 def longest_step(

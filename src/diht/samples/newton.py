@@ -29,9 +29,7 @@ _MOST_STEPS = 100
 _ARMIJO = 1e-4
 _SHORTER, _SHORTEST = np.split(0.5 ** np.arange(1.0, 33.0), [6])  # each is a sum over all samples
 _LONGER = 2.0 ** np.arange(1.0, 13.0)
-_FASTER = (
-    0.5  # share of the objective from which a whole step that takes it away is made longer: classes may be separable
-)
+_FASTER = 0.5  # share of the objective: a whole step that takes so much away is made longer (separable classes)
 _HIDDEN, _EXACT = 1e-12, 1e-16  # relative decreases that rounding of the objective hides, and that there is no point in
 _ENOUGH = 1e-13  # relative gap at which a model counts as the best
 _SHARE = 0.01  # of what a smooth loss may cost: no need to be nearer to its minimum

@@ -25,9 +25,7 @@ _ORTHOGONAL = 32  # columns up to which they are made orthonormal, at less than 
 _NEWTON, _HALVINGS, _ARMIJO = 800, 40, 1e-4  # a step divides the loss of separable classes by e: float64 ends after 710
 _FARTHEST = 100.0  # times the largest score: curvature that vanishes at sure classes makes longer steps, which are cut
 _NOTHING = 2.0**-100  # share of the loss of no features that is not worth another step
-_FASTER = (
-    0.55  # share of Newton's decrement by which a whole step lowers what falls faster than a quadratic: it is doubled
-)
+_FASTER = 0.55  # share of Newton's decrement: a whole step that lowers the objective by more is doubled
 _HIDDEN = 1e-13  # relative decrease that rounding may make, however much a step promises
 
 

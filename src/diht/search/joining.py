@@ -52,9 +52,7 @@ Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_TOGETHER = (
-    300_000  # entries of columns, times features of the support, that are looked at together: they stay in the cache
-)
+_TOGETHER = 300_000  # entries of columns, times features of the support, looked at together: they stay in the cache
 _REACH = 2.0  # margins that the other features may move in answer, in units of what a feature contributes on average
 _ROUNDING = 1e-14  # share of the terms of a bound that rounding may have added
 _BALANCED = 1e-13  # relative imbalance of a dual point that is rounding
@@ -66,9 +64,7 @@ _GLANCE = 100  # features whose bounds are looked at where a better model is sea
 _PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled code, and their steps
 _MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
 _LEAST = 20  # steps of that, at most
-_WORTH_COMPILING = (
-    2e6  # entries of X, times features of the support, from which on compiling, which takes seconds, pays
-)
+_WORTH_COMPILING = 2e6  # entries of X, times features of the support, from which on the seconds of compiling pay
 _AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
 _COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times
 _ALONE = 0.2  # and where a column is looked at alone

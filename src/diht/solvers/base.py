@@ -108,14 +108,10 @@ class Solver(ABC):
     """A method: a small frozen object whose fields are its settings. The loop in `diht.solvers.loop` drives all of them."""
 
     max_epochs: ClassVar[int] = 1000  # after which a solve ends unless told otherwise
-    patience: ClassVar[float] = (
-        50  # epochs without progress, seen by a few evaluations, before a solve counts as stalled
-    )
+    patience: ClassVar[float] = 50  # epochs without progress, seen by a few evaluations, that end a solve as stalled
     free_evaluation: ClassVar[bool] = True  # whether looking at the state costs no pass over X
     takes_targets: ClassVar[bool] = True  # whether samples may have several targets
-    sums_suffice: ClassVar[bool] = (
-        False  # whether it is after the optimum alone, which the sums of the squared loss tell
-    )
+    sums_suffice: ClassVar[bool] = False  # whether it is after the optimum alone: sums of the squared loss tell that
 
     @abstractmethod
     def init(self, problem: Problem, start: Start) -> Any:

@@ -129,9 +129,7 @@ def _named_column(name: str, values: Any) -> Values:
 def _as_column(values: Any) -> Values:
     """Return a column as a `Frame` has it."""
     kind = getattr(values, "dtype", None)
-    if (
-        str(kind).lower().startswith(("category", "categorical", "enum"))
-    ):  # its levels are names, also where they are numbers
+    if str(kind).lower().startswith(("category", "categorical", "enum")):  # levels are names, even if they are numbers
         return as_texts(_objects(np.asarray(values, dtype=object))).view(Levels)
     if kind is None and not isinstance(values, Sequence | np.ndarray):
         values = [values]  # one row

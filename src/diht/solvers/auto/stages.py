@@ -58,9 +58,7 @@ _FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give furthe
 _MOST_STEPS, _MOST_READS = 30, 30.0  # on each of them, and of an X that is not small
 _PROMISING = 0.01  # relative distance to the best objective at which a start in a large X is searched
 _SHIFT_ACCURACY = 1e-7
-_FEW = (
-    300  # features up to which a shift that is the same for all is tried as well: now and then it proves a little more
-)
+_FEW = 300  # features up to which a shift that is the same for all is tried as well: at times it proves a little more
 _SAMPLED_MODELS = 3  # of theirs that are fitted to all rows
 _BUDGET = 3e9  # operations of a search tree: about three seconds
 # Looks at the progress come after this share of them and after each doubling. Unless so many of its nodes are closed, the tree will
@@ -290,9 +288,7 @@ class Swaps(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        if (
-            not state.sampled
-        ):  # the search was made on some of the rows, and what is left to gain, swap optimality finds
+        if not state.sampled:  # else searches were made on some of the rows, and swap optimality finds what is left
             state.search_best()
             yield
 
