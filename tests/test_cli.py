@@ -54,7 +54,7 @@ def write_csv(path, y, columns=X, names=NAMES, target="outcome"):
 def no_pictures():
     """Drawing takes most of the time of a small fit; tests/test_report.py looks at the pictures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("diht.report.plots.to_png", lambda figure: b"PNG")
+        patch.setattr("diht.commands.fit.to_png", lambda figure: b"PNG")
         yield patch
 
 
