@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).parent / "comparison"))  # which knows the way to this folder, too
 
@@ -415,10 +416,10 @@ def drawing(found: Sequence[Panel]) -> str:
         name: (PALETTE[i % len(PALETTE)],) * 2 + (SHAPES[i % len(SHAPES)],)
         for i, name in enumerate(name for name in (*OURS.values(), *PEERS) if name not in METHODS)
     }
-    METHODS.update(styles)
     colours = "".join(f".m-{name.lower()}{{color:{style[0]}}}" for name, style in styles.items())
     shown = [max(own, key=lambda panel: panel.ratio if panel.peers else 0.0) for own in families(found).values()]
-    return sheet([_chart(panel) for panel in shown], columns=2).replace("</style>", f"{colours}</style>", 1)
+    with patch.dict(METHODS, styles):
+        return sheet([_chart(panel) for panel in shown], columns=2).replace("</style>", f"{colours}</style>", 1)
 
 
 def _chart(panel: Panel) -> Chart:

@@ -83,9 +83,7 @@ def test_every_public_solver_bound_and_constraint_is_trusted(base):
     public = [
         f"{kind.__module__}.{kind.__name__}"
         for kind in subclasses(base)
-        if kind.__module__.startswith("diht.")
-        and not kind.__name__.startswith("_")
-        and not isabstract(kind)
+        if kind.__module__.startswith("diht.") and not kind.__name__.startswith("_") and not isabstract(kind)
     ]
     assert public
     assert set(public) <= set(diht.SKOPS_TRUSTED)
