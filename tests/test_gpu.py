@@ -39,9 +39,11 @@ from diht.bounds.duality import (
 )
 from diht.constraints.base import Constraint
 from diht.constraints.groups import constrained
+from diht.design import as_design
 from diht.losses import Loss, as_loss
 from diht.relaxation.engines import KnownHessian
 from diht.relaxation.smoothing import Central, central_slopes
+from diht.samples.central_path import Turned, condensed
 from diht.solvers import DIHT, HTP, IHT, SDIHT, SVRGHT, Auto, BranchAndBound, Relaxed, Solver
 from oracle import best_subset, exact_dual, exactly_balanced, small_data, some_weights
 from test_row_blocks import CONSTRAINTS, data
@@ -55,6 +57,7 @@ from diht.gpu.data import matrix_of  # noqa: E402
 from diht.gpu.matrix import Dense, Matrix, Sparse  # noqa: E402
 from diht.gpu.samples import TorchSamples  # noqa: E402
 from diht.gpu.streamed import Streamed  # noqa: E402
+from diht.gpu.turned import TurnedThere  # noqa: E402
 
 SOLVERS = [DIHT(), SDIHT(blocks=4), IHT(), HTP(), SVRGHT(), Relaxed(), Auto(), BranchAndBound()]
 QUICK = ("squared", "logistic")
@@ -171,6 +174,25 @@ def test_slopes_of_the_central_path_are_the_compiled_ones(loss: Loss, tau: float
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Products
+
+
+@pytest.mark.parametrize("name", ["hinge", "quantile"])
+def test_samples_near_kinks_are_those_of_the_host(name: str) -> None:
+    """The nearest at first, then those that cross a kink; the means of the others."""
+    loss = as_loss(name)
+    X, y, weights = data(loss, 5)
+    weights[:3] = 0.0
+    rng, pieces = np.random.default_rng(3), loss.pieces
+    assert pieces is not None
+    turned, sides = Turned.of(as_design(X), y, weights, pieces)[0], None
+    apart = TurnedThere(*map(torch.from_numpy, (X, y, weights)), pieces, 7, 28)
+    for _ in range(4):
+        x, b = rng.normal(size=X.shape[1]) / 4, float(rng.normal()) / 4
+        sides, here = condensed(turned, sides, x, b, 7, 28)
+        (there,) = apart(x, b)
+        assert there.new == here.new
+        for one, other in zip(there, here, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -496,6 +518,13 @@ def test_rows_whose_columns_do_not_ascend_are_refused(columns: list) -> None:
     X = torch.sparse_csr_tensor(starts, torch.tensor(columns), values, (3, 4), check_invariants=False)
     with pytest.raises(ValueError, match=r"^X must have (ascending )?column indices"):
         SparseRegressor(1, device="cpu").fit(X, np.arange(3.0))
+
+
+def test_only_the_ratios_of_weights_count() -> None:
+    X, y, weights = data(as_loss("logistic"), 5)
+    one, other = (SparseClassifier(3, 0.1, device="cpu").fit(X, y, c * weights) for c in (1.0, 2.0**380))
+    assert other.objective_ == one.objective_
+    np.testing.assert_array_equal(other.coef_, one.coef_)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -237,7 +238,7 @@ def _real(values: Tensor) -> Tensor:
     return values if values.dtype in (torch.float32, torch.float64) else values.to(torch.float64)
 
 
-def _checked(name: str, values: Tensor) -> Tensor:
+def _checked(name: str, values: Tensor, largest: float = LARGEST) -> Tensor:
     """Raise ValueError unless all entries are finite, and none is so large that sums of squares overflow."""
     if not values.is_floating_point():
         return values
@@ -245,9 +246,9 @@ def _checked(name: str, values: Tensor) -> Tensor:
         if not bool(torch.all(torch.isfinite(part))):
             kind = "NaN" if bool(torch.any(torch.isnan(part))) else "infinity"
             raise ValueError(f"{name} contains {kind}: it must hold finite numbers")
-        if values.dtype == torch.float64 and part.numel() and float(part.abs().max()) > LARGEST:
+        if values.dtype == torch.float64 and part.numel() and float(part.abs().max()) > largest:
             raise ValueError(
-                f"{name} must not hold numbers beyond {LARGEST:g} in size, got {float(part.abs().max()):g}"
+                f"{name} must not hold numbers beyond {largest:g} in size, got {float(part.abs().max()):g}"
             )
     return values
 
@@ -261,7 +262,7 @@ def _weights(weights: Any, n: int, device: Any) -> tuple[Tensor, float]:
     """Return the weights divided by their sum, and it."""
     if weights is None:
         return torch.full((n,), 1.0 / n, dtype=torch.float64, device=device), float(n)
-    s = _checked("sample_weight", tensor_of("sample_weight", weights, device).to(torch.float64))
+    s = _checked("sample_weight", tensor_of("sample_weight", weights, device).to(torch.float64), math.inf)
     if s.ndim != 1 or len(s) != n:
         raise ValueError(f"sample_weight must have length {n} to match X, got shape {tuple(s.shape)}")
     if bool(torch.any(s < 0)):

@@ -20,10 +20,7 @@ __all__ = ["Distant", "WeightedThere", "slopes_at"]
 
 _ROUNDED = 8.0 * 2.0**-53  # share of the terms of a sum that rounding may leave of it
 _SOON = 1e-8  # slope in the intercept, relative to its terms, from which one step of Newton's is taken for the last
-_NEAR_EACH, _MOST_NEAR = (
-    10,
-    4,
-)  # samples near kinks that travel, at first, for each feature; how many times that at most
+_NEAR_EACH, _MOST_NEAR = 10, 4  # samples near kinks that travel at first, for each feature; how many times that at most
 _SHORT = 100_000  # numbers of which an array takes no longer than a call
 _CLOSE = 1e-11  # slope, relative to its terms, that may be left: its square is what it changes the value by
 
