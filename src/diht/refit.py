@@ -29,6 +29,7 @@ from diht.constraints.groups import Structured
 from diht.constraints.limits import Limits
 from diht.fit import Fit
 from diht.losses import Loss, Pieces
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.numerics.line_search import longest_step
 from diht.problem import Problem
@@ -41,8 +42,6 @@ from diht.samples.newton import Smooth, newton_minimum, smoothed_minimum
 
 __all__ = ["Objective", "never", "refit"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Equations = Callable[
     [Rows], Callable[[Vector], Vector]
 ]  # from the curvatures of the samples and a gradient to a direction

@@ -22,6 +22,7 @@ from diht.bounds.duality import (
 )
 from diht.constraints.limits import Limits
 from diht.design.base import UNIT
+from diht.numerics.arrays import Vector
 from diht.numerics.exact import CLEAR
 from diht.problem import Problem
 from diht.result import Certificate, Result, Status, relative, used
@@ -29,7 +30,6 @@ from diht.samples import Intercept, Rows
 
 __all__ = ["HandedOut", "certificate_of", "handed_out", "in_dtype"]
 
-Vector = NDArray[np.float64]
 R = TypeVar("R", bound=Result)
 
 _ROUNDED = 1e-7  # of the objective: what rounding a model to float32 may cost, whatever the tolerance

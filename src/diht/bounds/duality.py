@@ -20,10 +20,10 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design.base import SMALLEST, UNIT
 from diht.losses import Loss
+from diht.numerics.arrays import Indices, Vector
 from diht.samples import Intercept, Rows, added
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ __all__ = [
     "upper_bound",
 ]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _HALVINGS = 60  # of a dual point: beyond, the bound is nothing but rounding
 # Relative error of an elementwise formula and of numpy's pairwise sum over fewer than 2^40 terms, in units of u.

@@ -6,19 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import dual_from_primal, feasible
 from diht.losses import Loss
+from diht.numerics.arrays import Indices, Vector
 from diht.samples import Intercept, Rows, Samples
 
 if TYPE_CHECKING:
     from diht.problem import Problem
 
 __all__ = ["Rule", "SparseVector"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

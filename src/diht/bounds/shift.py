@@ -34,11 +34,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.bounds.duality import _ELEMENTWISE, _PAIRWISE, Bound, Indices, Screening, Vector, _norm, _raised
+from diht.bounds.duality import _ELEMENTWISE, _PAIRWISE, Bound, Screening, _norm, _raised
 from diht.bounds.rule import SparseVector
 from diht.constraints.base import Constraint
 from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.exact import CLEAR
 from diht.samples import Rows, added
 

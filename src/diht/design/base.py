@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.entries import DenseEntries, Entries
-from diht.design.step import Codes, DualState, Step, Vector
+from diht.design.step import Codes, DualState, Step
 from diht.numerics import exact
+from diht.numerics.arrays import Vector
 from diht.numerics.threads import run_parts
 from diht.numerics.traffic import Traffic, Trips
 

@@ -22,7 +22,8 @@ from diht.design.base import (
     frozen,
     frozen_vector,
 )
-from diht.design.step import Codes, Vector, kernels
+from diht.design.step import Codes, kernels
+from diht.numerics.arrays import Vector
 from diht.numerics.threads import blas_threads, run_parts
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.step import Vector
+from diht.numerics.arrays import Vector
 
 __all__ = ["DenseEntries", "Entries", "SparseEntries"]
 

@@ -19,9 +19,9 @@ import numpy as np
 
 from diht.design.base import UNIT, Design, Index, gamma
 from diht.design.sparse import SparseDesign
-from diht.design.step import Vector
 from diht.design.view import AffineView
 from diht.numerics import exact
+from diht.numerics.arrays import Vector
 
 __all__ = ["Gram", "PreciseGram", "Products", "gram", "gram_of", "precise_gram", "products"]
 

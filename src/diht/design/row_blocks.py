@@ -10,7 +10,8 @@ import numpy as np
 
 from diht.design.base import ENTRIES_PER_THREAD, NO_INDEX, BlockWork, Design, Index, StoredDesign, Visits, frozen
 from diht.design.entries import Entries
-from diht.design.step import Codes, Vector
+from diht.design.step import Codes
+from diht.numerics.arrays import Vector
 from diht.numerics.threads import run_parts
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from diht.design.base import (
     frozen_view,
 )
 from diht.design.entries import SparseEntries
-from diht.design.step import Codes, Vector, kernels
+from diht.design.step import Codes, kernels
 from diht.numerics import exact
+from diht.numerics.arrays import Vector
 from diht.numerics.threads import run_parts
 
 if TYPE_CHECKING:

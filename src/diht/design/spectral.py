@@ -10,8 +10,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from diht.design.base import Design, Index, gamma
-from diht.design.step import DualState, Step, Vector
+from diht.design.step import DualState, Step
 from diht.design.view import AffineView
+from diht.numerics.arrays import Vector
 
 # Relative margin for the rounding of an eigenvalue that is computed.
 MARGIN = 1e-10

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diht.numerics.arrays import Vector
 from diht.numerics.compiling import Kernels
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 else:
     kernels = Kernels("diht.design.kernels")
 
-Vector: TypeAlias = NDArray[np.float64]
 Mode: TypeAlias = Literal["identity", "explicit", "implicit", "derivative", "margin"]
 
 # The numbers by which the compiled kernels know the modes.

@@ -17,7 +17,7 @@ from diht.design.base import ENTRIES_PER_CHUNK, NO_INDEX, Index, StoredDesign, f
 from diht.design.dense import LONG, DenseDesign
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
-from diht.design.step import Vector
+from diht.numerics.arrays import Vector
 from diht.numerics.memory import free_memory, require_memory
 from diht.numerics.traffic import Traffic
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.base import Features, Index, OfBase
-from diht.design.step import Vector
+from diht.numerics.arrays import Vector
 
 __all__ = ["TargetFeatures"]
 

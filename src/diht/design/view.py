@@ -26,7 +26,8 @@ from diht.design.dense import SMALL, DenseDesign
 from diht.design.entries import DenseEntries, Entries
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
-from diht.design.step import DualState, Step, Vector
+from diht.design.step import DualState, Step
+from diht.numerics.arrays import Vector
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
 _NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself

@@ -6,18 +6,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import Features
 from diht.design.base import RowErrors, cut_at
 from diht.design.view import DistantView
 from diht.gpu.interchange import SMALL
 from diht.gpu.matrix import Matrix, as_numpy, on_device
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = ["DeviceColumns", "DeviceView"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 # In the time of one multiplication of a core a GPU makes so many, of matrices in float64, and reads so many times as many entries;
 # a dense copy of some columns of a dense matrix takes memory besides.

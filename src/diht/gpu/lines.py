@@ -7,15 +7,14 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from diht.gpu.arrays import DeviceArray
 from diht.gpu.matrix import as_numpy, on_device
+from diht.numerics.arrays import Vector
 from diht.samples.lines import Along, Lines
 
 __all__ = ["DeviceLines"]
 
-Vector = NDArray[np.float64]
 Tensor: TypeAlias = Any  # torch.Tensor
 
 

@@ -16,7 +16,6 @@ from diht.gpu import kernels
 __all__ = ["Dense", "Matrix", "Sparse", "as_numpy", "on_device"]
 
 Tensor: TypeAlias = Any  # torch.Tensor
-Indices = NDArray[np.int64]
 
 _CHUNK = 1 << 25  # entries of rows that are converted to float64 at a time,
 _LARGE_CHUNK = 1 << 27  # and on a GPU, where each step takes some time of its own

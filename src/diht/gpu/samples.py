@@ -9,7 +9,6 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from diht.design import DenseDesign, DualState, Step
 from diht.design.base import SMALLEST, UNIT, gamma
@@ -23,6 +22,7 @@ from diht.gpu.matrix import Dense, Matrix, as_numpy, on_device
 from diht.gpu.turned import TurnedThere
 from diht.losses import Loss, Pieces
 from diht.numerics import exact
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import Condense
@@ -35,8 +35,6 @@ from diht.samples.remote import labelled, ranks_of
 __all__ = ["TorchSamples"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Tensor: TypeAlias = Any  # torch.Tensor
 
 _RIDGE = 2_000  # features up to which a system of all of them is solved

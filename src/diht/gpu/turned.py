@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import torch
 
-from diht.design.step import Vector
 from diht.gpu.matrix import as_numpy
 from diht.losses import Pieces
+from diht.numerics.arrays import Vector
 from diht.samples.central_path import KINDS, Fewer
 
 __all__ = ["TurnedThere"]

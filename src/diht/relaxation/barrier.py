@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve, lapack, solve_triangular
 
+from diht.numerics.arrays import Vector
+
 __all__ = ["barrier_operations", "barrier_point"]
 
-Vector = NDArray[np.float64]
 
 MOST_STEPS = 40
 USUAL_STEPS = 15

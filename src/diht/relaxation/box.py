@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.limits import Limits
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["box_minimum", "minimum_within"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _MOST_CHANGES = 50  # of the set that is held, beside some for each coefficient
 _EXACT = 1e-14  # slopes below this share of their terms are rounding

@@ -12,12 +12,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import feasible
 from diht.bounds.rule import Rule, SparseVector
 from diht.constraints.base import Constraint
 from diht.losses import Loss
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.line_search import longest_step
 from diht.problem import Problem
 from diht.relaxation.proximal import minimise_quadratic
@@ -27,8 +27,6 @@ from diht.samples import Intercept, Rows
 
 __all__ = ["Engine", "KnownHessian", "engine_for"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NEWTON = 5e8  # operations of a Hessian up to which Newton's method is preferred
 _LARGEST = 2000  # features in groups, or of several targets, whose quadratic is solved by proximal steps

@@ -21,12 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from diht.bounds.duality import Bound, Indices, Vector, lower_bound
+from diht.bounds.duality import Bound, lower_bound
 from diht.bounds.shift import is_shifted, own_ridges, problem_gram, shifted_bound, shifted_ridges
 from diht.constraints.base import Constraint
 from diht.constraints.selection import top_k
 from diht.design.base import UNIT
 from diht.design.gram import FLOOR, Gram
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.numerics.exact import CLEAR
 from diht.problem import Problem

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from diht.constraints.kernels import threshold_scale
 from diht.design.base import UNIT
 from diht.design.kernels import Array, dot, jit
-from diht.relaxation.quadratic import States, Vector
+from diht.numerics.arrays import Indices, Vector
+from diht.relaxation.quadratic import States
 from diht.relaxation.quadratic_kernels import relax, relaxation
 from diht.samples.logistic_kernels import decayed, logistic_sums
 
 __all__ = ["Batch", "Classified", "solve_nodes"]
 
-Indices = NDArray[np.int64]
 
 BOUND, ROUNDING, FEATURE, STEPS, USED, INTERCEPT, DRIFT = range(7)  # what is found of a node
 FIGURES = 7

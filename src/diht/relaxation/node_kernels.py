@@ -20,8 +20,9 @@ from diht.constraints.kernels import threshold_scale
 from diht.design.base import UNIT
 from diht.design.gram import FLOOR
 from diht.design.kernels import Array, Integer, dot, jit
+from diht.numerics.arrays import Vector
 from diht.relaxation.limited_kernels import limited_magnitudes, minimise_within
-from diht.relaxation.quadratic import States, Vector
+from diht.relaxation.quadratic import States
 from diht.relaxation.quadratic_kernels import (
     assign,
     correlate,

@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.constraints.limits import Limits
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["MOST_FEATURES", "central_point"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 MOST_FEATURES = 100  # a step takes some milliseconds for the largest
 _MOST_STEPS = 40

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
+from diht.numerics.arrays import Vector
 from diht.numerics.definite import Definite
 from diht.relaxation.box import box_minimum
 from diht.relaxation.perspective import MOST_FEATURES, central_point
 
 __all__ = ["minimise_quadratic"]
 
-Vector = NDArray[np.float64]
 
 _CHECK = 10  # steps between two looks at the gap
 _MOST_STEPS = 300

@@ -29,11 +29,11 @@ from scipy.linalg.lapack import dposv
 
 from diht.constraints.base import threshold_scale
 from diht.design.base import UNIT
+from diht.numerics.arrays import Vector
 from diht.relaxation.barrier import barrier_operations, barrier_point
 
 __all__ = ["Minimiser", "evaluate", "places", "relax"]
 
-Vector: TypeAlias = NDArray[np.float64]
 States: TypeAlias = NDArray[np.int8]
 Quadratic: TypeAlias = tuple[
     Vector, Vector, float, float, States, int, int, float, float

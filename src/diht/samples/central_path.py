@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design.base import Design
-from diht.design.step import Vector
 from diht.losses import Pieces
-from diht.numerics.arrays import Indices
+from diht.numerics.arrays import Indices, Vector
 
 __all__ = [
     "KINDS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from diht.design.base import Design
-from diht.design.step import Vector
+from diht.numerics.arrays import Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["Orthonormal", "orthonormal", "ridge"]

@@ -19,6 +19,7 @@ from diht.design.spectral import WeightedRows, bound_of
 from diht.design.step import DualState, Step
 from diht.design.view import DistantView
 from diht.losses import Loss, Pieces
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.numerics.traffic import Trips
 from diht.samples.base import Chosen, Rows, Samples, added
@@ -34,8 +35,6 @@ from diht.samples.program import Group, Method, Own, Value
 __all__ = ["RemoteSamples", "labelled", "ranks_of"]
 
 T = TypeVar("T")
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 Runs: TypeAlias = list[tuple[int, int]]  # samples that are held together: the first one and the end of each run
 Ranges: TypeAlias = list[Runs]

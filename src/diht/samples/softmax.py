@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from diht.design.step import Vector
 from diht.losses import Loss
-from diht.numerics.arrays import Mask
+from diht.numerics.arrays import Mask, Vector
 from diht.numerics.definite import Definite
 
 __all__ = ["MOST_COEFFICIENTS", "Minimum", "minimise_softmax"]

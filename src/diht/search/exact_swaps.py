@@ -9,16 +9,14 @@ more than that are ruled out.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.fit import Fit
+from diht.numerics.arrays import Indices
 from diht.problem import Problem
 from diht.search.exchange import Hessian, Quadratic
 
 __all__ = ["ExactSwaps"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _MOST_PAIRS = 2e7  # entries of the matrix of gains
 _MOST_ENTRIES = 1e7  # of X, up to which a dense copy gives the rows of H in one product

@@ -21,15 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import Design
+from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.samples import Curvatures, Rows, Samples
 
 __all__ = ["Hessian", "Quadratic"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _MOST_KEPT = 2e7  # entries of the rows of H that are kept
 

@@ -36,21 +36,18 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import dual_from_primal
 from diht.design import Design
 from diht.fit import Fit
 from diht.losses import Loss
+from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.samples import Along, Around, Found, Lines, Rows, Samples, Walks
 
 __all__ = ["NARROW", "WIDE", "Breadth", "Effort", "Joining", "worth_compiling"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _TOGETHER = 300_000  # entries of columns, times features of the support, looked at together: they stay in the cache
 _REACH = 2.0  # margins that the other features may move in answer, in units of what a feature contributes on average

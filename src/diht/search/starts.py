@@ -5,15 +5,13 @@ from __future__ import annotations
 from itertools import cycle
 
 import numpy as np
-from numpy.typing import NDArray
 
+from diht.numerics.arrays import Indices, Mask
 from diht.problem import Problem
 from diht.samples import Descents, Optimum
 
 __all__ = ["Starts"]
 
-Indices = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _ACCURACY = 1e-7  # of an objective, relative: two that differ by no more are the same

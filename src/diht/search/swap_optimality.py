@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.refit import never, refit
 from diht.samples import Intercept
@@ -24,9 +24,6 @@ from diht.search.joining import NARROW, WIDE, Breadth, Effort, Joining
 from diht.search.pool import Pool
 
 __all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 class SwapOptimum(NamedTuple):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from diht.constraints.selection import top_k
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.problem import Problem
 from diht.refit import Objective, refit
 from diht.samples import Intercept, Rows, Samples
@@ -23,9 +24,6 @@ from diht.search.units import swap_units
 
 __all__ = ["swap_search"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
 _MOST_ROWS = 200  # features that may leave, where there are too many to look at all

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.selection import top_k
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.refit import never, refit
 from diht.samples import Intercept
 from diht.search.pool import Pool
 
 __all__ = ["swap_units"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 def swap_units(

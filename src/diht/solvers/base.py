@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, dual_from_primal, feasible
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.refit import never
 from diht.result import Status
@@ -19,9 +19,6 @@ from diht.samples import Intercept, Rows
 from diht.search.pool import Pool
 
 __all__ = ["DualModel", "Point", "Solver", "Start", "begun", "evaluated"]
-
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

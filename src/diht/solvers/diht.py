@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import DualState, Step
 from diht.fit import Fit
+from diht.numerics.arrays import Vector
 from diht.problem import Problem
 from diht.samples import Intercept, Rows, added
 from diht.samples.intercept import increasing_root, rounding
@@ -16,8 +16,6 @@ from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["DIHT"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass

@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, Screening
 from diht.constraints.base import Cardinality
+from diht.numerics.arrays import Indices
 from diht.problem import Problem
 from diht.result import Iterate, Model, Result
 from diht.solvers.base import Start
 
 __all__ = ["Compact", "PaddedBound", "compact"]
 
-Indices = NDArray[np.int64]
 Callback = Callable[[Iterate], Any]
 
 _MANY = 100_000  # empty columns, at least, and half of all: fewer cost less than a copy of X without them

@@ -18,11 +18,11 @@ from math import comb, prod
 from time import perf_counter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, dual_from_primal, lower_bound
 from diht.bounds.rule import SparseVector
 from diht.fit import Fit
+from diht.numerics.arrays import Indices
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem
 from diht.refit import refit
@@ -35,7 +35,6 @@ from diht.solvers.tree import CLOSED, Tree
 
 __all__ = ["Enumeration", "copies_among", "enumerated"]
 
-Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _MAX_MEMORY = 2e9  # bytes of open nodes after which the search ends

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import dual_from_primal
 from diht.fit import Fit
+from diht.numerics.arrays import Vector
 from diht.problem import Problem
 from diht.samples import Rows
 from diht.solvers.base import Point, Solver, Start, evaluated
@@ -16,7 +16,6 @@ from diht.solvers.steps import StepSize, check_step, is_safe, primal_step
 
 __all__ = ["IHT", "PrimalState", "primal_gradient", "start_primal"]
 
-Vector = NDArray[np.float64]
 
 _MOST_HALVINGS = 100
 

@@ -17,6 +17,7 @@ from diht.bounds.certificate import certificate_of, handed_out
 from diht.bounds.duality import Bound, lower_bound, null_bound, primal
 from diht.constraints.groups import features_given
 from diht.fit import Fit
+from diht.numerics.arrays import Vector
 from diht.numerics.interrupt import interruptible
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem, finite_vector
@@ -40,7 +41,6 @@ __all__ = [
     "solve",
 ]
 
-Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
 
 SOLVERS: dict[str, type[Solver]] = {

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.numerics.definite import Definite
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem
@@ -26,9 +27,6 @@ from diht.solvers.neighbours import BETTER, shrunk
 
 __all__ = ["GramPoints", "Points", "SamplePoints", "path_models", "sample_models"]
 
-Vector = NDArray[np.float64]
-Matrix = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _SHORTLIST = 3  # swaps to try, where trying them takes a fit
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift

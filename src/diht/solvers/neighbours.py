@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.constraints.base import Constraint
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.refit import refit
@@ -16,8 +16,6 @@ from diht.samples import Intercept, Samples
 
 __all__ = ["BETTER", "grown", "refitted", "shrunk"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 BETTER = 1e-9  # relative fall of the objective that is worth another look
 _MOST_DIRECT = 1e9  # operations of a Hessian up to which the cheapest feature is found by it

@@ -22,6 +22,7 @@ from diht.constraints.base import Constraint
 from diht.constraints.limits import Limits
 from diht.design.base import SMALLEST
 from diht.design.gram import Gram
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.refit import never, refit
 from diht.relaxation.engines import NewtonEngine, newton_pays
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InPlay", "Leaf", "Nodes", "Part", "Proof", "Solved", "node_gram", "workers_for"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 Proof: TypeAlias = ShiftedPoint | Rule | Rows | None  # of a leaf: see `Leaf.proof`
 
 _USEFUL = 0.05  # a node's relaxation is solved to this fraction of what separates its bound from the best objective

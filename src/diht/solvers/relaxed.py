@@ -17,19 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, lower_bound, null_dual
 from diht.bounds.rule import Rule
 from diht.constraints.selection import top_k
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.relaxation.engines import Engine, KnownHessian, engine_for, newton_pays
 from diht.solvers.base import Point, Solver, Start, evaluated
 
 __all__ = ["Relaxed", "RelaxedState"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _FIRST = 4  # features of the first working set, as a multiple of those that a model may have

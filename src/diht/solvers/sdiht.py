@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import feasible
 from diht.design import DualState
+from diht.numerics.arrays import Vector
 from diht.problem import Problem
 from diht.samples import Blocks, Rows, check_blocks
 from diht.solvers.base import DualModel, Point, Solver, Start, begun, evaluated
@@ -16,8 +16,6 @@ from diht.solvers.blocks import BlockOrder, block_curvatures
 from diht.solvers.steps import StepSize, check_step, dual_step
 
 __all__ = ["SDIHT"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design import Step
 from diht.problem import Problem
@@ -14,7 +13,6 @@ from diht.samples import Rows
 
 __all__ = ["StepSize", "check_step", "dual_step", "is_safe", "primal_step", "sample_curvature"]
 
-Vector = NDArray[np.float64]
 
 StepSize = str | float | Callable[[int], float]
 

@@ -20,13 +20,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.certificate import handed_out
 from diht.bounds.duality import Bound, Screening
 from diht.design.base import gamma
 from diht.design.gram import Gram
 from diht.losses import Squared
+from diht.numerics.arrays import Vector
 from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.result import Iterate, Model, Result, Trace
@@ -35,7 +35,6 @@ from diht.solvers.base import Start
 
 __all__ = ["Condensed", "CondensedBound", "condensed"]
 
-Vector = NDArray[np.float64]
 Callback = Callable[[Iterate], Any]
 
 _TALL = 4  # rows for each column, at least

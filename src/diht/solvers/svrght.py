@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diht.design import DualState, Step
+from diht.numerics.arrays import Vector
 from diht.problem import Problem
 from diht.samples import Blocks, Intercept, Rows, check_blocks
 from diht.solvers.base import Point, Solver, Start, evaluated
@@ -16,8 +17,6 @@ from diht.solvers.iht import PrimalState, primal_gradient, start_primal
 from diht.solvers.steps import StepSize, check_step, primal_step, sample_curvature
 
 __all__ = ["SVRGHT"]
-
-Vector = NDArray[np.float64]
 
 
 @dataclass

@@ -18,7 +18,6 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.certificate import certificate_of, handed_out
 from diht.bounds.duality import Bound, Screening, dual_from_primal, lower_bound
@@ -26,6 +25,7 @@ from diht.bounds.shift import ShiftedBound, problem_gram
 from diht.constraints.selection import top_k
 from diht.design.gram import Gram
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.threads import blas_threads
 from diht.problem import Problem
 from diht.refit import never
@@ -43,8 +43,6 @@ from diht.solvers.sufficient import condensed
 
 __all__ = ["WiderBound", "proved", "solve_path"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _ENOUGH, _ENOUGH_OF_MUCH = (
     3e-4,

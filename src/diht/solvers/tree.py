@@ -13,12 +13,12 @@ from itertools import starmap
 from operator import attrgetter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, Screening, upper_bound
 from diht.bounds.rule import Rule, SparseVector
 from diht.bounds.shift import ShiftedPoint, in_play, others, outside_play, problem_gram, proved_ridges
 from diht.design.gram import Gram
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.threads import run_parts
 from diht.problem import Problem
 from diht.refit import never, refit
@@ -28,8 +28,6 @@ from diht.solvers.nodes import GramNodes, InPlay, Leaf, Nodes, Part, Proof, Solv
 
 __all__ = ["CLOSED", "Tree", "TreeBound", "plant", "restored"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 CLOSED = 1e-9  # relative gap, of a solve or of a node, at which nothing better can be found, or more be proved
 _BATCH = 32  # nodes that are split together, however many threads there are

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.relaxation.engines import NewtonEngine
 from diht.samples import Intercept
@@ -18,8 +18,6 @@ from diht.solvers.relaxed import Relaxed, RelaxedState
 
 __all__ = ["RelaxationRun"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NEWTON_USEFUL = 1e-3  # fraction of the gap to which Newton's method solves the relaxation: its last steps gain most
 _MOST_SLOW = 3  # steps without progress on the relaxation's own gap, in a row, that end it

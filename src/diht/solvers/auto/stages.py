@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.shift import is_shifted, others, problem_gram, shifted_ridges
 from diht.design.gram import Gram
+from diht.numerics.arrays import Indices, Vector
 from diht.problem import Problem
 from diht.refit import refit
 from diht.relaxation.gram import GramRelaxation
@@ -48,8 +48,6 @@ __all__ = [
     "shifts",
 ]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _FIRST_IN_VAIN = 3  # searches before the relaxation that lead to nothing

@@ -8,11 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.bounds.duality import Bound, Screening, dual_from_primal, lower_bound, upper_bound
 from diht.bounds.shift import in_play
 from diht.fit import Fit
+from diht.numerics.arrays import Indices, Vector
 from diht.numerics.memory import NotEnoughMemoryError
 from diht.problem import Problem
 from diht.refit import refit
@@ -29,8 +29,6 @@ from diht.solvers.tree import CLOSED, Tree
 
 __all__ = ["LOOSE", "PERTURBATIONS", "REFIT", "SEARCH_READS", "AutoState", "Budget"]
 
-Vector = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 LOOSE = 1e-3  # relative gap above which further starts are tried, and models of many features are searched
 PERTURBATIONS = 20  # perturbations in a row without a better model after which a search ends
