@@ -22,7 +22,6 @@ from diht.solvers.auto.stages import (
     Continuation,
     DualRounding,
     EarlyShift,
-    FirstSearches,
     ForwardSelection,
     LargerRidge,
     ManyStarts,
@@ -47,8 +46,7 @@ __all__ = ["STAGES", "Auto"]
 STAGES: tuple[Stage, ...] = (
     Beginning(),  # the start's model, the first dual point's bound
     RowSample(),  # a first model: of many rows, that of some,
-    FirstSearches(),  # of a small X whose searches are compiled,
-    RidgeRounding(),  # of another small one,
+    RidgeRounding(),  # of a small X,
     DualRounding(),  # of a large one,
     ForwardSelection(),  # and under a weak ridge
     EarlyShift(),  # squared loss, more samples than features: swaps, a larger ridge from the data's curvature

@@ -29,7 +29,6 @@ __all__ = [
     "Continuation",
     "DualRounding",
     "EarlyShift",
-    "FirstSearches",
     "ForwardSelection",
     "LargerRidge",
     "ManyStarts",
@@ -50,7 +49,6 @@ __all__ = [
 
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
-_FIRST_IN_VAIN = 3  # searches before the relaxation that lead to nothing
 _ROUGH = 1e-3  # relative accuracy of the refit of a first rounding, and of the relaxations for larger ridges
 _FACTORS = 1000.0, 100.0, 10.0  # multiples of lam whose relaxations give further starts
 _MOST_STEPS, _MOST_READS = 30, 30.0  # on each of them, and of an X that is not small
@@ -136,7 +134,7 @@ class RidgeRounding(Stage):
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.has_cheap_ridge and not FirstSearches().applies(profile)
+        return profile.has_cheap_ridge
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
@@ -144,24 +142,6 @@ class RidgeRounding(Stage):
         w = problem.samples.ridge(0.5 * problem.lam, problem.fit_intercept)
         if w is not None:
             state.fit(problem.constraint.select(w), np.zeros(len(w)), state.first_b)
-            yield
-
-
-class FirstSearches(Stage):
-    """Search in compiled code where few samples have many features, before the relaxation, which takes as long."""
-
-    def applies(self, profile: Profile) -> bool:
-        """Whether a problem of this profile gets the stage."""
-        return profile.searches_compiled and profile.has_cheap_ridge and not profile.problem.loss.is_squared_error
-
-    def run(self, state: AutoState) -> Iterator[None]:
-        """Improve the incumbent or the bound."""
-        in_vain = 0
-        while in_vain < _FIRST_IN_VAIN and not state.stop():
-            best, found = state.objective, state.starts.search(state.problem)
-            if found.objective < best:
-                state.fit(found.support, np.zeros(state.problem.shape[1]), state.first_b)
-            in_vain += state.objective == best
             yield
 
 
