@@ -1,9 +1,8 @@
 """Local searches over supports in compiled code, for a small X in memory.
 
 A search takes milliseconds where that of `diht.search.swap_optimality`, which proves what it finds, takes a tenth of a second.
-Where the loss is a parabola, `diht.samples.exchanges` makes it. Under other losses the
-features that gain most by the quadratic along each alone are looked at more closely, and a few
-of these are fitted.
+Where the loss is a parabola, `diht.samples.exchanges` makes it. Under other losses the features that gain most by the quadratic
+along each alone are looked at more closely, and a few of these are fitted.
 """
 
 from __future__ import annotations
