@@ -22,8 +22,11 @@ from threadpoolctl import threadpool_limits
 from cases import DESIGNS, LOSSES
 from diht.design import AffineView, DualState, Step, as_design, effective_n_threads, spectral_bound
 from diht.design import base as base_module
+from diht.design.dense import DenseDesign
+from diht.design.gram import gram
 from diht.losses import Huber, SmoothedHinge, Squared
 from diht.numerics import threads
+from diht.samples import MemorySamples
 
 N, D = 41, 17
 MAKERS = [pytest.param(make, id=name) for name, make in DESIGNS]
@@ -801,3 +804,75 @@ def test_blas_keeps_its_threads_for_others() -> None:
     with threads.blas_threads(True):
         assert [library.num_threads for library in libraries] == two
     run_apart(allow, before).join()
+
+
+def test_long_products_have_the_threads_of_blas_again() -> None:
+    """Inside of work with one thread, for as long as anybody has one; short work within them changes nothing."""
+    libraries = [library for library in threads._libraries() if library.user_api == "blas"]
+    before = [library.num_threads for library in libraries]
+
+    def numbers() -> list[int]:
+        return [library.num_threads for library in libraries]
+
+    run_apart(lambda: [library.set_num_threads(2) for library in libraries]).join()
+    with threads.blas_threads(False):
+        assert set(numbers()) == {1}
+        with threads.blas_threads(True):
+            assert set(numbers()) == {2}
+            with threads.factorisation_threads(10), threads.blas_threads(False):
+                assert set(numbers()) == {2}
+        with threads.factorisation_threads(5000):
+            assert set(numbers()) == {2}
+        assert set(numbers()) == {1}
+    assert set(numbers()) == {2}
+    run_apart(lambda: [library.set_num_threads(n) for library, n in zip(libraries, before, strict=True)]).join()
+
+
+@pytest.mark.parametrize("n", [10, 12_000, 200_000])
+def test_functions_of_samples_are_computed_in_slices(n: int) -> None:
+    """Each and map return the same bits whatever the number of threads, and keep the caller's floating point errors."""
+    rng = np.random.default_rng(0)
+    X, y, u = np.ones((n, 1)), rng.choice([-1.0, 1.0], n), rng.standard_normal(n)
+    one, three = (MemorySamples(DenseDesign(X, n_threads), y, np.full(n, 1.0 / n)) for n_threads in (1, 3))
+    np.testing.assert_array_equal(three.map(lambda y, s, u: np.exp(y * u), u), np.exp(y * u))
+    assert three.map(lambda y, s, u: u > 0.0, u).dtype == bool
+    assert three.map(lambda y, s: np.stack([y, s])).shape == (2, n)
+    assert three.map(lambda y, s, pair: pair[1], np.stack([u, y])).shape == (n,)
+    assert three.total(lambda y, u: u**2, u) == one.total(lambda y, u: u**2, u)
+    np.testing.assert_allclose(three.total(lambda y, u: u**2, u), np.mean(u**2))
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+        three.total(lambda y, u: np.exp(1e3 + u), u)
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -1e80])
+def test_a_bad_entry_is_found_in_every_part(n_threads: int, value: float) -> None:
+    X = np.zeros((300_000, 2), order="F")
+    assert DenseDesign(X, n_threads).largest() == 0.0
+    X[299_999, 1] = value
+    with pytest.raises(ValueError, match=r"contains NaN|contains inf|numbers beyond"):
+        as_design(X, n_threads)
+
+
+@pytest.mark.parametrize("d", [7, 600])
+def test_gram_matrices_in_threads(d: int) -> None:
+    rng = np.random.default_rng(0)
+    n = 20_000 if d < 100 else 2_000
+    X, y, s = rng.standard_normal((n, d)), rng.standard_normal(n), rng.random(n) / n
+    one, three = (gram(DenseDesign(X, n_threads), y, s, False, np.arange(d)) for n_threads in (1, 3))
+    np.testing.assert_allclose(three.matrix, one.matrix, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(three.quadratic, (X.T * s) @ X, rtol=1e-12, atol=1e-14)
+    assert np.all(np.abs(three.linear - X.T @ (s * y)) <= three.error * three.size[:-1] * three.size[-1])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_products_of_large_matrices_in_threads(order: str, n_threads: int) -> None:
+    rng = np.random.default_rng(0)
+    X = np.asarray(rng.standard_normal((60_000, 200)), order=order)
+    w, c = rng.standard_normal(200), rng.standard_normal(60_000)
+    design = DenseDesign(X, n_threads)
+    u, g = design.matvec_rmatvec(w, c)
+    for found, expected in ((u, X @ w), (design.matvec(w), X @ w), (g, X.T @ c), (design.rmatvec(c), X.T @ c)):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    assert design.passes == 3.0

@@ -41,6 +41,7 @@ from diht.design.base import SMALLEST, UNIT, gamma
 from diht.design.gram import Gram, PreciseGram
 from diht.numerics.arrays import Indices, Vector
 from diht.numerics.exact import CLEAR
+from diht.numerics.threads import factorisation_threads
 from diht.samples import Rows, added
 
 if TYPE_CHECKING:
@@ -170,7 +171,8 @@ class _Scaled:
         if not (np.isfinite(margin) and np.all(left > 0.0)):
             return False
         B.flat[:: n + 1] = left
-        factor, info = dpotrf(B.T, lower=1, clean=0, overwrite_a=1)
+        with factorisation_threads(n):
+            factor, info = dpotrf(B.T, lower=1, clean=0, overwrite_a=1)
         return bool(info == 0 and np.all(np.isfinite(factor.diagonal())))
 
     def estimate(self, weights: Vector, alike: bool) -> Vector | None:
@@ -182,10 +184,11 @@ class _Scaled:
         from scipy.linalg.lapack import dpotrf, dsyevr, dtrtri
         from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-        factor, info = dpotrf(self.matrix.T, lower=1, clean=1)
-        if info != 0:
-            return None
-        T = dtrtri(factor, lower=1, overwrite_c=1)[0]
+        with factorisation_threads(len(weights)):
+            factor, info = dpotrf(self.matrix.T, lower=1, clean=1)
+            if info != 0:
+                return None
+            T = dtrtri(factor, lower=1, overwrite_c=1)[0]
         base = weights / (self.scale**2 if alike else np.einsum("ij,ij->j", T, T))
         T *= np.sqrt(base)
         n = len(base)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diht.design.base import LARGEST, Design, Features, StoredDesign
 from diht.design.dense import Curvature, DenseDesign
@@ -149,14 +148,12 @@ def _dense(X: Any, n_threads: int) -> DenseDesign:
     if X.dtype != dtype or not X.flags.aligned:
         X = X.astype(dtype)
     design = DenseDesign(X, n_threads)
-    for start in design._row_chunks():
-        _check_values(design._X[start : start + design._chunk_rows()], X)
+    _check_largest(design.largest(), X)
     return design
 
 
-def _check_values(values: NDArray[Any], X: Any) -> None:
+def _check_largest(largest: float, X: Any) -> None:
     """Raise a ValueError, which names columns of X, unless all values are finite, and small enough for their squares to be."""
-    largest = max(float(values.max()), -float(values.min()))
     if largest <= LARGEST:  # not so for NaN
         return
     if np.isfinite(largest):
@@ -193,7 +190,7 @@ def _sparse(X: Any, n_threads: int) -> SparseDesign:
     if not valid:
         raise ValueError("X is not a valid sparse matrix: an index is out of range")
     if not usable:
-        _check_values(X.data, X)
+        _check_largest(float(np.abs(X.data).max()), X)
     if not ordered and kernels.csr_has_duplicates(arrays.indices, arrays.indptr, minor):
         X = X.copy()
         X.sum_duplicates()

@@ -36,6 +36,8 @@ ENTRIES_PER_THREAD = 60_000
 ENTRIES_PER_CHUNK = 100_000
 # Entries, and rows at least, of which predictions are computed in twice the precision at a time.
 PRECISE_ENTRIES, FEWEST_ROWS = 2_000_000, 500
+# Columns of a Hessian or a Gram matrix from which on the threads of BLAS have enough to do.
+MANY_COLUMNS = 500
 # Entries of columns that are looked at together.
 ENTRIES_TOGETHER = 10_000_000
 
@@ -135,11 +137,6 @@ class Features(ABC):
         """Whether a Hessian is formed from the stored entries, row by row, for less than as a product of dense matrices."""
         return self.gram_cost() <= 0.5 * self.dense_gram_cost()
 
-    @property
-    def long_products(self) -> bool:
-        """Whether products are left to a linear algebra library and are so long that several of its threads pay."""
-        return False
-
     @abstractmethod
     def column_norms(self) -> Vector:
         """Euclidean norms of the columns."""
@@ -227,11 +224,6 @@ class OfBase(Features):
     def is_far(self) -> bool:
         """Whether the base is."""
         return self.base.is_far
-
-    @property
-    def long_products(self) -> bool:
-        """Whether those of the base are."""
-        return self.base.long_products
 
     def count(self, passes: float) -> None:
         """Count reads that something else than a product has made."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from diht.design.base import (
     ENTRIES_PER_CHUNK,
     ENTRIES_PER_THREAD,
+    MANY_COLUMNS,
     NO_INDEX,
     NO_VECTOR,
     BlockWork,
@@ -29,13 +31,14 @@ from diht.numerics.threads import blas_threads, run_parts
 if TYPE_CHECKING:
     from diht.design.view import AffineView
 
+T = TypeVar("T")
+
 SMALL = 30_000  # entries up to which whole products are as fast as anything else
 GATHERED = 1_000_000  # entries up to which a copy of a few columns, multiplied by BLAS, is as fast as a compiled loop over them
 WIDE = 20_000  # length of a row (a column, in Fortran order) beyond which too few of them stay in the cache between two products
 COPIED = 5_000_000  # entries up to which a centred and scaled copy is worth making for visits of single rows
 HESSIAN_CHUNK = 400_000  # entries of the rows that are weighted, and multiplied, at a time
-MANY_COLUMNS = 500  # of a Hessian, from which on the threads of BLAS have enough to do
-LONG = 10_000_000  # entries from which on several threads of BLAS pay
+LONG = 10_000_000  # entries from which on compiled sums pay
 
 
 class DenseDesign(StoredDesign):
@@ -61,18 +64,13 @@ class DenseDesign(StoredDesign):
         self._X = X.view()
         self._X.flags.writeable = False
         self._kernel_view = self._X if self._by_rows else self._X.T
-        self._is_small = X.size <= SMALL
+        self._is_small, self._is_long = X.size <= SMALL, X.size > LONG
         self._nonnegative: bool | None = None
 
     @property
     def nbytes(self) -> int:
         """Bytes of the matrix."""
         return int(self._X.nbytes)
-
-    @property
-    def long_products(self) -> bool:
-        """Whether the matrix is large."""
-        return self._X.size > LONG
 
     def _cut(self, rows: Index, scatter: bool) -> tuple[list[tuple[int, int]], float]:
         n_rows, d = self.shape
@@ -123,7 +121,9 @@ class DenseDesign(StoredDesign):
             self._passes += (chosen.size or self.shape[1]) / self.shape[1]
             w = np.asarray(w, dtype=np.float64)
             if chosen.size == 0 or self._is_small:
-                return np.asarray(self._X @ w)
+                out = np.empty(self.shape[0])
+                self._in_parts(lambda i, j: np.dot(self._X[i:j], w, out=out[i:j]))
+                return out
             return np.asarray(self._X[:, chosen] @ w[chosen])
         before = self._passes
         out = super().matvec(w, support, rows)
@@ -135,7 +135,8 @@ class DenseDesign(StoredDesign):
         """Compute ``X' c``, or ``X[rows]' c``."""
         if rows is None and self.dtype == np.float64:
             self._passes += 1.0
-            return np.asarray(self._X.T @ np.asarray(c, dtype=np.float64))
+            c = np.asarray(c, dtype=np.float64)
+            return _total(self._in_parts(lambda i, j: c[i:j] @ self._X[i:j]))
         return super().rmatvec(c, rows)
 
     def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
@@ -143,7 +144,8 @@ class DenseDesign(StoredDesign):
         if self._is_small:
             self._passes -= 1.0  # the second product finds X in the cache
             return self.matvec(w), self.rmatvec(c)
-        if self.dtype != np.float64 or self._kernel_view.shape[1] > WIDE:
+        many_chunks = self._by_rows and self._is_long and self.n_threads > 1  # whose calls would wait on each other
+        if self.dtype != np.float64 or self._kernel_view.shape[1] > WIDE or many_chunks:
             return super().matvec_rmatvec(w, c)
         self._passes += 1.0
         w, c = frozen_vector("w", w, self.shape[1]), frozen_vector("c", c, self.shape[0])
@@ -157,8 +159,6 @@ class DenseDesign(StoredDesign):
         A = self._kernel_view
         n, width = A.shape
         product, step = np.empty(n), ENTRIES_PER_CHUNK // width
-        # The threads of BLAS do long products, else those of the pool.
-        parts = [(0, n)] if self.long_products else self._parts(n)
 
         def part(start: int, stop: int) -> Vector:
             total = np.zeros(width)
@@ -168,7 +168,7 @@ class DenseDesign(StoredDesign):
                 total += left[rows] @ A[rows]
             return total
 
-        return product, _total(run_parts(part, parts))
+        return product, _total(self._in_parts(part, n))
 
     def columns(self, support: Index) -> DenseDesign:
         """Return a copy restricted to some features."""
@@ -229,8 +229,10 @@ class DenseDesign(StoredDesign):
                 H += A.T @ A  # the same operand twice: BLAS computes one triangle only
             return H
 
-        with blas_threads(d > MANY_COLUMNS):
-            return _total(run_parts(part, [(0, n)] if d > MANY_COLUMNS else self._parts(n)))
+        if d > MANY_COLUMNS:
+            with blas_threads(True):
+                return part(0, n)
+        return _total(self._in_parts(part))
 
     def hessian_root(self, c: Vector, center: Vector | None, lam: float) -> Vector:
         """Return R, upper triangular, with R'R the Hessian plus lam I: its condition number is the root of theirs."""
@@ -272,12 +274,19 @@ class DenseDesign(StoredDesign):
     def _max_row_count(self) -> int:
         return self.shape[1]
 
-    def _row_chunks(self) -> range:
-        return range(0, self.shape[0], self._chunk_rows())
+    def largest(self) -> float:
+        """Return the largest size of an entry; NaN where one is NaN."""
+
+        def part(start: int, stop: int) -> float:
+            chunks = (self._X[begin : min(begin + step, stop)] for begin in range(start, stop, step))
+            return float(np.max([(chunk.max(), -chunk.min()) for chunk in chunks]))
+
+        step = 10 * self._chunk_rows()
+        return float(np.max(run_parts(part, self._parts(self.shape[0]))))
 
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:
         (n, d), norms = self.shape, np.empty(self.shape[0])
-        if self._by_rows and self.long_products:
+        if self._by_rows and self._is_long:
             known = frozen(np.zeros(d) if center is None else center), frozen(np.ones(d) if scale is None else scale)
             run_parts(lambda i, j: kernels.dense_row_norms_sq(self._X, i, j, *known, norms), self._parts(n))
             return norms
@@ -297,7 +306,7 @@ class DenseDesign(StoredDesign):
         return self._summed(lambda chunk, rows: s[rows] @ np.subtract(chunk, center, out=chunk))
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
-        if self._by_rows and self.long_products:
+        if self._by_rows and self._is_long:
             return self._deviations(s, np.zeros(self.shape[1]) if center is None else center)[1]
 
         def squares(chunk: Vector, rows: slice) -> Vector:
@@ -308,7 +317,7 @@ class DenseDesign(StoredDesign):
         return self._summed(squares)
 
     def _deviations(self, s: Vector, center: Vector) -> tuple[Vector, Vector]:
-        if self._by_rows and self.long_products:
+        if self._by_rows and self._is_long:
             return self._compiled_deviations(frozen(s), frozen(center))
 
         def sums(chunk: Vector, rows: slice) -> Vector:
@@ -331,7 +340,7 @@ class DenseDesign(StoredDesign):
 
     def _summed(self, term: Callable[[Vector, slice], Any], *several: int) -> Vector:
         """Add up a term, or several, for each chunk of rows, of which it gets a copy in float64 that it may change."""
-        n, step = self.shape[0], self._chunk_rows()
+        step = self._chunk_rows()
 
         def part(start: int, stop: int) -> Vector:
             out, buffer = np.zeros((*several, self.shape[1])), np.empty((min(step, stop - start), self.shape[1]))
@@ -342,8 +351,13 @@ class DenseDesign(StoredDesign):
                 out += term(chunk, rows)
             return out
 
-        with blas_threads(False):
-            return _total(run_parts(part, self._parts(n)))
+        return _total(self._in_parts(part))
+
+    def _in_parts(self, work: Callable[[int, int], T], n: int | None = None) -> list[T]:
+        """Call a function for a part of the rows a thread, each with one thread of BLAS."""
+        parts = self._parts(self.shape[0] if n is None else n)
+        with nullcontext() if len(parts) == 1 else blas_threads(False):
+            return run_parts(work, parts)
 
     def _parts(self, n: int) -> list[tuple[int, int]]:
         """Cut rows into a part for each thread, if there is enough to do."""

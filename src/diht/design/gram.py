@@ -13,15 +13,17 @@ what is computed from the Gram matrix alone, without another look at the data, c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from diht.design.base import UNIT, Design, Index, gamma
+from diht.design.base import MANY_COLUMNS, UNIT, Design, Index, gamma
 from diht.design.sparse import SparseDesign
 from diht.design.view import AffineView
 from diht.numerics import exact
 from diht.numerics.arrays import Vector
+from diht.numerics.threads import blas_threads, run_parts
 
 __all__ = ["Gram", "PreciseGram", "Products", "gram", "gram_of", "precise_gram", "products"]
 
@@ -237,22 +239,30 @@ def precise_gram(design: Design, y: Vector, s: Vector, centred: bool) -> Precise
 def _dense_products(part: Design, target: Vector, s: Vector, new: int) -> Products:
     """Products of all columns with those from `new` on, and with the target, of columns as they are centred and scaled."""
     n, d = part.shape
-    columns, own, squares, left = np.zeros((d + 1, d - new)), np.zeros(d + 1), np.zeros(d + 1), np.zeros(d + 1)
     root = np.sqrt(s)
     step = max(1, min(CHUNK // (d + 1), BLOCK))
-    for start in range(0, n, step):
-        rows = np.arange(start, min(start + step, n))
-        Z, r = part.toarray(None if len(rows) == n else rows), root[rows] * target[rows]
-        Z *= root[rows, None]
-        # The same operand twice: BLAS then computes one triangle only.
-        product = Z.T @ Z if new == 0 else Z.T @ Z[:, new:]
-        columns[:d] = product if start == 0 else columns[:d] + product
-        own += np.append(r @ Z, r @ r)
-        squares += np.append(np.einsum("ij,ij->j", Z, Z), r @ r)
-        left += np.append(root[rows] @ Z, root[rows] @ r)
-    columns[d] = own[new:d]
-    terms = min(n, step) + -(-n // step) + 32  # of a sum within a block, and of those of the blocks
-    return Products(columns, own, squares, left, False, terms)
+
+    def sums(first: int, last: int) -> list[Vector]:
+        columns, own, squares, left = np.empty((d, d - new)), np.zeros(d + 1), np.zeros(d + 1), np.zeros(d + 1)
+        for start in range(first, last, step):
+            rows = np.arange(start, min(start + step, last))
+            Z, r = part.toarray(None if len(rows) == n else rows), root[rows] * target[rows]
+            Z *= root[rows, None]
+            # The same operand twice: BLAS then computes one triangle only.
+            product = Z.T @ Z if new == 0 else Z.T @ Z[:, new:]
+            columns[:] = product if start == first else columns + product
+            own += np.append(r @ Z, r @ r)
+            squares += np.append(np.einsum("ij,ij->j", Z, Z), r @ r)
+            left += np.append(root[rows] @ Z, root[rows] @ r)
+        return [columns, own, squares, left]
+
+    many, n_blocks = d > MANY_COLUMNS, -(-n // step)
+    n_parts = 1 if many else max(1, min(part.n_threads, n_blocks))
+    with blas_threads(many):
+        parts = run_parts(sums, list(pairwise(min(n, n_blocks * t // n_parts * step) for t in range(n_parts + 1))))
+    columns, own, squares, left = (np.asarray(sum(each)) for each in zip(*parts, strict=True))
+    terms = min(n, step) + n_blocks + n_parts + 32  # of a sum within a block, and of those of the blocks
+    return Products(np.vstack([columns, own[new:d]]), own, squares, left, False, terms)
 
 
 def _dense_matrix(sums: Products, scale: Vector | None, total: float | None) -> tuple[Vector, Vector, Vector, float]:

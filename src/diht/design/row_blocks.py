@@ -90,11 +90,6 @@ class RowBlocks(StoredDesign):
         """The scales of the columns, where the blocks were scaled."""
         return getattr(self.blocks[0], "scale", None)
 
-    @property
-    def long_products(self) -> bool:
-        """Whether those of a block are."""
-        return any(block.long_products for block in self.blocks)
-
     def with_threads(self, n_threads: int) -> RowBlocks:
         """Return the same data, for so many threads."""
         other = RowBlocks(self.blocks, n_threads)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from diht.design.base import ENTRIES_PER_CHUNK, NO_INDEX, Index, StoredDesign, frozen, frozen_vector, gamma
-from diht.design.dense import LONG, DenseDesign
+from diht.design.dense import DenseDesign
 from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.numerics.arrays import Vector
@@ -264,11 +264,6 @@ class StreamedRows(RowBlocks):
     def scale(self) -> None:
         """Nothing: the data are as they were written."""
         return None
-
-    @property
-    def long_products(self) -> bool:
-        """Whether those of a block are."""
-        return not self._sparse and max(n * d for n, d in (block.shape for block in self._store.blocks)) > LONG
 
     def with_threads(self, n_threads: int) -> StreamedRows:
         """Return the same data, for so many threads; what is in memory is shared."""

@@ -28,6 +28,7 @@ from diht.design.row_blocks import RowBlocks
 from diht.design.sparse import SparseDesign
 from diht.design.step import DualState, Step
 from diht.numerics.arrays import Vector
+from diht.numerics.threads import in_slices
 
 FORMED = 1_000_000  # entries of a dense matrix up to which a centred and scaled copy costs less than it saves
 _NORMAL = 1e-290  # size of an entry from which on a quotient is rounded relative to itself
@@ -349,10 +350,14 @@ class AffineView(AffineErrors, Design):
     def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
         """Return the rows as a dense float64 array; a new one where there is anything to centre or scale."""
         Z = self.base.toarray(rows, copy or self.center is not None or self.scale is not None)
-        if self.center is not None:
-            Z -= self.center
-        if self.scale is not None:
-            Z /= self.scale
+
+        def part(some: slice) -> None:
+            if self.center is not None:
+                Z[some] -= self.center
+            if self.scale is not None:
+                Z[some] /= self.scale
+
+        in_slices(part, len(Z), self.n_threads)
         return Z
 
     def parts(self) -> list[Design]:

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 
 from diht.numerics.arrays import Matrix, Vector
+from diht.numerics.threads import factorisation_threads
 
 __all__ = ["Definite"]
 
@@ -31,6 +32,10 @@ class Definite:
         positive = diagonal > 0.0
         self.scale = np.where(positive, 1.0 / np.sqrt(np.where(positive, diagonal, 1.0)), 0.0)
         self.noise = n * _U
+        with factorisation_threads(n):
+            self._factorise(H, n)
+
+    def _factorise(self, H: Matrix, n: int) -> None:
         self.factor, failed = dpotrf(self._scaled(H).T, lower=1, overwrite_a=1)
         self.hidden = n == 0 or bool(failed) or not float(self.factor.diagonal().min()) ** 2 > self.noise
         if self.hidden:

@@ -9,13 +9,17 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from numbers import Integral
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+import numpy as np
+
 T = TypeVar("T")
+
+_FACTORISED = 1000  # columns from which on a factorisation takes so long (10 ms) that several threads of BLAS pay
 
 
 def available_cores() -> int:
@@ -66,40 +70,47 @@ def _libraries() -> Sequence[Any]:
     return tuple(ThreadpoolController().lib_controllers)
 
 
-class _OneBlasThread:
-    """While anybody is inside, the linear algebra libraries of the process use one thread; then as many as before."""
+class _BlasThreads:
+    """The threads of the linear algebra libraries: one while anybody is inside, but for long products as many as before."""
 
     def __init__(self) -> None:
-        self.lock, self.depth = threading.Lock(), 0
+        self.lock, self.depth, self.long = threading.Lock(), 0, 0
         self.before: list[tuple[Any, int]] = []
 
-    def __enter__(self) -> None:
+    def enter(self, inside: int, long: int) -> None:
+        """Count who is inside, and who of them has a long product, up or down; set the threads accordingly."""
         with self.lock:
-            if self.depth == 0:
+            if self.depth == 0 < inside:
                 libraries = [library for library in _libraries() if library.user_api == "blas"]
                 self.before = [(library, library.num_threads) for library in libraries if library.num_threads != 1]
-                for library, _ in self.before:
-                    library.set_num_threads(1)
-            self.depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.depth -= 1
+            self.depth, self.long = self.depth + inside, self.long + long
+            for library, number in self.before:
+                library.set_num_threads(1 if self.depth and not self.long else number)
             if self.depth == 0:
-                for library, number in self.before:
-                    library.set_num_threads(number)
+                self.before = []
 
 
-_one_blas_thread = _OneBlasThread()
+_blas = _BlasThreads()
 
 
-def blas_threads(long_products: bool) -> AbstractContextManager[None]:
-    """Return a context for work whose products are long enough for several threads, or not.
+@contextmanager
+def blas_threads(long_products: bool) -> Iterator[None]:
+    """Be inside of work whose products are long enough for several threads, or not.
 
-    Between short products the other threads of a library only wait, busily, and take the processors from everybody else: where
-    there are many such products, one thread is up to twice as fast as two.
+    After a product the other threads of a library wait for the next one, busily, and take the processors from those that do
+    something: where there are many short products, one thread is up to twice as fast as two.
     """
-    return nullcontext() if long_products else _one_blas_thread
+    blas, counts = _blas, (0, 1) if long_products else (1, 0)
+    blas.enter(*counts)
+    try:
+        yield
+    finally:
+        blas.enter(-counts[0], -counts[1])
+
+
+def factorisation_threads(n: int) -> AbstractContextManager[None]:
+    """Be inside of a factorisation of a matrix with so many columns."""
+    return blas_threads(True) if n >= _FACTORISED else nullcontext()
 
 
 class _Task:
@@ -162,8 +173,8 @@ _pool = _Pool()
 
 def _forget_pool() -> None:
     """Start afresh in a forked child: it inherits the queue but none of its threads, and perhaps locks that are held."""
-    global _pool, _one_blas_thread
-    _pool, _one_blas_thread = _Pool(), _OneBlasThread()
+    global _pool, _blas
+    _pool, _blas = _Pool(), _BlasThreads()
 
 
 if hasattr(os, "register_at_fork"):
@@ -188,3 +199,25 @@ def run_parts(work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[
         if task.error is not None:
             raise task.error
     return [task.result for task in [own, *tasks]]
+
+
+_TOGETHER = (
+    1 << 14
+)  # samples that are looked at together: their vectors stay in the cache, and their sums are of their own
+_SLICES_EACH = 2  # of a thread, at least: the least work that is worth waking it
+
+
+def in_slices(work: Callable[[slice], T], n: int, n_threads: int) -> list[T]:
+    """Return what a function returns for the slices of n samples, in their order: the same ones whatever the number of threads."""
+    if n <= _TOGETHER:
+        return [work(slice(0, n))]
+    slices = [slice(start, min(start + _TOGETHER, n)) for start in range(0, n, _TOGETHER)]
+    each = max(_SLICES_EACH, -(-len(slices) // n_threads))
+    errors = np.geterr()  # of this thread alone
+
+    def group(some: list[slice]) -> list[T]:
+        with np.errstate(**errors):
+            return list(map(work, some))
+
+    done = run_parts(group, [(slices[start : start + each],) for start in range(0, len(slices), each)])
+    return [result for results in done for result in results]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from diht.losses import Loss
 from diht.numerics.arrays import Vector
-from diht.numerics.threads import run_parts
+from diht.numerics.threads import in_slices
 from diht.samples.intercept import SHORT, added
 
 __all__ = ["curvatures", "is_compiled", "slopes", "sums"]
 
 _LOGISTIC = 1  # as `Loss.kernel` has it
-_TOGETHER = 1 << 16  # samples whose sum is computed by itself, so that it is the same whatever the number of threads
 
 
 def is_compiled(loss: Loss, n_samples: int) -> bool:
@@ -38,7 +36,7 @@ def sums(
 
         return central_sums(u[some], b, y[some], s[some], numbers, tau, valued)
 
-    value, slope, size, curvature = map(added, zip(*_in_threads(work, len(u), n_threads), strict=True))
+    value, slope, size, curvature = map(added, zip(*in_slices(work, len(u), n_threads), strict=True))
     return value, slope, size, curvature
 
 
@@ -74,14 +72,5 @@ def _kernel(loss: Loss) -> tuple[tuple[int, float, float, float], float]:
 
 def _vector(kernel: Callable[[Vector, Vector, Vector], None], u: Vector, y: Vector, n_threads: int) -> Vector:
     out = np.empty(len(u))
-    _in_threads(lambda some: kernel(u[some], y[some], out[some]), len(u), n_threads)
+    in_slices(lambda some: kernel(u[some], y[some], out[some]), len(u), n_threads)
     return out
-
-
-def _in_threads(work: Callable[[slice], Any], n: int, n_threads: int) -> list[Any]:
-    """Return what a function of a slice returns for each of n samples' slices, in their order."""
-    slices = [slice(start, start + _TOGETHER) for start in range(0, n, _TOGETHER)]
-    each = -(-len(slices) // n_threads)
-    groups = [(slices[start : start + each],) for start in range(0, len(slices), each)]
-    done = run_parts(lambda group: [work(some) for some in group], groups)
-    return [result for results in done for result in results]

@@ -172,8 +172,7 @@ def _root(samples: Samples, loss: Loss, u: Rows, start: float, noise: float, com
         return increasing_root(lambda b: added(samples.each(lambda y, s, u: slope(u, u, y, s, b), u)), start, noise)
     from diht.samples.central_slopes import slope_root
 
-    [root] = samples.each(lambda y, s, u: float(slope_root(*known, u, y, s, start, noise)), u)
-    return root
+    return float(slope_root(*known, u, samples.y, samples.s, start, noise))
 
 
 def root_in_batches(h: Callable[[Vector], Vector], start: float, noise: float, n_points: int = 12) -> float:

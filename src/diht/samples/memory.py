@@ -14,11 +14,13 @@ from diht.design.entries import DenseEntries, Entries
 from diht.design.gram import Gram, PreciseGram, gram, precise_gram
 from diht.losses import Loss, Pieces
 from diht.numerics.arrays import Indices, Vector
+from diht.numerics.threads import in_slices
 from diht.samples import compiled_loss
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import EndOfPath, central_path
 from diht.samples.descents import Descents
+from diht.samples.intercept import SHORT
 from diht.samples.least_squares import ridge
 from diht.samples.lines import MemoryLines
 from diht.samples.partition import Blocks, make_blocks
@@ -77,12 +79,31 @@ class MemorySamples(Samples):
         return len(self.y)
 
     def each(self, f: Callable[..., T], *rows: Rows) -> list[T]:
-        """Return ``f(y, s, *rows)`` of the one block that there is."""
-        return [f(self.y, self.s, *rows)]
+        """Return ``f(y, s, *rows)`` of blocks of samples, in threads; of vectors of several targets at once."""
+        if not self._are_cut(rows):
+            return [f(self.y, self.s, *rows)]
+        return in_slices(
+            lambda some: f(self.y[some], self.s[some], *(row[some] for row in rows)), self.size, self.design.n_threads
+        )
+
+    def _are_cut(self, rows: tuple[Rows, ...]) -> bool:
+        """Whether vectors are long enough to be cut, and have one number for each sample."""
+        return self.size > SHORT and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in (self.y, *rows))
 
     def map(self, f: Callable[..., Any], *rows: Rows) -> Rows:
-        """Return ``f(y, s, *rows)``."""
-        return np.asarray(f(self.y, self.s, *rows))
+        """Return ``f(y, s, *rows)``, computed in threads."""
+        few = slice(0, SHORT)
+        if not self._are_cut(rows) or (first := f(self.y[few], self.s[few], *(row[few] for row in rows))).ndim != 1:
+            return np.asarray(f(self.y, self.s, *rows))
+        out = np.empty(self.size, first.dtype)
+        out[few] = first
+
+        def work(some: slice) -> None:
+            some = slice(some.start + SHORT, min(some.stop + SHORT, self.size))
+            out[some] = f(self.y[some], self.s[some], *(row[some] for row in rows))
+
+        in_slices(work, self.size - SHORT, self.design.n_threads)
+        return out
 
     def value(self, loss: Loss, u: Rows) -> float:
         """Return ``sum_i s_i l(u_i, y_i)``."""

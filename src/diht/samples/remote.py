@@ -64,7 +64,6 @@ class _Known:
     occupied: NDArray[np.bool_]
     longest: int
     largest_norm: float
-    long_products: bool
     roundings: int
 
 
@@ -80,7 +79,6 @@ def _known(samples: MemorySamples) -> _Known:
         occupied,
         base._max_row_count(),
         base.largest_row_norm(),
-        design.long_products,
         base.roundings + base.n_threads,
     )
 
@@ -93,7 +91,6 @@ def _all_known(parts: list[_Known]) -> _Known:
         np.logical_or.reduce([part.occupied for part in parts]),
         max(part.longest for part in parts),
         max(part.largest_norm for part in parts),
-        any(part.long_products for part in parts),
         max(part.roundings for part in parts) + len(parts),
     )
 
@@ -195,11 +192,6 @@ class RemoteColumns(RowErrors):
         """Return the number of multiplications of a Hessian that is formed from the stored entries."""
         return self._stored_gram_cost if self.sparse else self.dense_gram_cost()
 
-    @property
-    def long_products(self) -> bool:
-        """Whether those of a shard are."""
-        return self.known.long_products
-
     def column_norms(self) -> Vector:
         """Euclidean norms of the columns."""
         return np.sqrt(self.known.squares)
@@ -244,11 +236,6 @@ class RemoteView(DistantView):
     def traffic(self) -> Trips:
         """That of the base."""
         return self.base.traffic
-
-    @property
-    def long_products(self) -> bool:
-        """Whether those of the base are."""
-        return self.base.long_products
 
     def gram_cost(self) -> float:
         """Return the number of multiplications of a Hessian that is formed from the stored entries."""

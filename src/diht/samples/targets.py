@@ -557,8 +557,8 @@ class TargetSamples(Samples):
     ) -> tuple[Vector, Any, Rows]:
         """Minimise a coupled loss in coefficients and intercepts at once."""
         X, W = self.one.formed().design.toarray(copy=False), self.design.by_target(x)  # type: ignore[attr-defined]
-        free, [s] = self.design.by_target(np.ones(len(x), dtype=bool)), self.one.each(lambda _, s: s)
-        found = minimise_softmax(X, self.y, s, loss, lam, fit_intercept, W, self._intercepts(b), free, rtol)
+        free = self.design.by_target(np.ones(len(x), dtype=bool))
+        found = minimise_softmax(X, self.y, self.one.s, loss, lam, fit_intercept, W, self._intercepts(b), free, rtol)
         return self.design.gathered(found.W), found.b, found.U
 
     def margins(self, w: Vector, b: Any = 0.0, support: Indices | None = None) -> Rows:

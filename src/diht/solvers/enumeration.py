@@ -218,7 +218,7 @@ def enumerated(problem: Problem, epsilon: float, most: int, time_limit: float | 
             f"problem must have a k that counts features or groups, no more than there are, got {constraint}"
         )
     result = solve(problem, Auto(branching=False), time_limit=time_limit)
-    with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
+    with np.errstate(over="ignore", invalid="ignore"), blas_threads(False):
         tree = _planted(problem, result, epsilon, most, end)
         while tree.open and not tree.stop() and tree.nbytes <= _MAX_MEMORY:
             tree.step()
@@ -276,7 +276,7 @@ def copies_among(problem: Problem, features: Indices) -> tuple[Indices, ...]:
     copies; one whose coefficient has limits has those with the same.
     """
     units, samples, rng = _single(problem, features), problem.samples, np.random.default_rng(0)
-    pulls = np.abs(samples.pull(samples.map(lambda y, s, a: rng.standard_normal(a.shape), samples.full(0.0))))
+    pulls = np.abs(samples.pull(samples.put(rng.standard_normal(np.shape(samples.fetch(samples.full(0.0)))))))
     zeros, units = np.intersect1d(units, problem.null), np.setdiff1d(units, problem.null)
     units = units[np.argsort(pulls[units], kind="stable")]
     far = np.diff(pulls[units]) > _ALIKE_PULL * pulls.max(initial=0.0)

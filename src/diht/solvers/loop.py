@@ -150,7 +150,7 @@ def drive(
 ) -> Result:
     """Run a method on a problem as `solve` does; the problem, the start and the limits are taken as they are."""
     loop = _Loop(problem, method, limits, callback, stop)
-    with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
+    with np.errstate(over="ignore", invalid="ignore"), blas_threads(False):
         return loop.run(start)
 
 

@@ -233,5 +233,5 @@ def sample_models(
     problem: Problem, ks: Sequence[float], lams: Sequence[float], stop: Callable[[], bool] = never
 ) -> dict[tuple[float, float], Fit]:
     """Return models of a problem for all of some k and lam, whatever its own are; once `stop` says True, without swaps."""
-    with np.errstate(over="ignore", invalid="ignore"), blas_threads(problem.design.long_products):
+    with np.errstate(over="ignore", invalid="ignore"), blas_threads(False):
         return path_models(SamplePoints(problem, stop), ks, lams)

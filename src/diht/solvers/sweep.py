@@ -296,7 +296,7 @@ def solve_path(
     table = condensed(least, tol) if method.sums_suffice else None
     if table is None:
         sweep = _Sweep(problem, list(ks), list(lams), method, tol, time_limit, tell, stop)
-        with blas_threads(problem.design.long_products):
+        with blas_threads(False):
             return sweep.run()
 
     def answer(k: float, lam: float, result: Result) -> Result:

@@ -99,7 +99,7 @@ class Auto(Solver):
         left_out = RowSample, ManyStarts, SwapOptimality, Restarts, Branching
         for stage in self.stages:
             if not isinstance(stage, left_out):
-                with blas_threads(problem.design.long_products):
+                with blas_threads(False):
                     for _ in _through((stage,), state):
                         if stop():
                             break
