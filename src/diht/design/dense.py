@@ -255,9 +255,10 @@ class DenseDesign(StoredDesign):
 
     def toarray(self, rows: Index | None = None, copy: bool = True) -> Vector:
         """Return the rows as a float64 array; without `copy` the stored one if it is such."""
-        X = self._X if rows is None else self._X[rows]
-        if rows is not None or (not copy and self.dtype == np.float64):
-            return np.array(X, dtype=np.float64) if copy else np.asarray(X, dtype=np.float64)
+        if rows is not None:
+            return np.asarray(self._X[rows], dtype=np.float64)
+        if not copy and self.dtype == np.float64:
+            return self._X
         out = np.empty_like(self._X, dtype=np.float64)
         run_parts(lambda start, stop: np.copyto(out[start:stop], self._X[start:stop]), self._parts(self.shape[0]))
         return out
@@ -281,7 +282,7 @@ class DenseDesign(StoredDesign):
             chunks = (self._X[begin : min(begin + step, stop)] for begin in range(start, stop, step))
             return float(np.max([(chunk.max(), -chunk.min()) for chunk in chunks]))
 
-        step = 10 * self._chunk_rows()
+        step = 2 * self._chunk_rows()
         return float(np.max(run_parts(part, self._parts(self.shape[0]))))
 
     def _affine_row_norms_sq(self, center: Vector | None, scale: Vector | None) -> Vector:

@@ -352,10 +352,11 @@ class AffineView(AffineErrors, Design):
         Z = self.base.toarray(rows, copy or self.center is not None or self.scale is not None)
 
         def part(some: slice) -> None:
+            own = Z[some]
             if self.center is not None:
-                Z[some] -= self.center
+                own -= self.center
             if self.scale is not None:
-                Z[some] /= self.scale
+                own /= self.scale
 
         in_slices(part, len(Z), self.n_threads)
         return Z
