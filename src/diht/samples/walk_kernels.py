@@ -614,7 +614,9 @@ def add_outer(c: float, z: Array, H: Array) -> None:
 
 
 @jit
-def pivot_step(at: Array, free: Array, Z: Array, H: Array, ridge: Array, a: Array, u: Array, model: Any, room: Any) -> Integer:
+def pivot_step(
+    at: Array, free: Array, Z: Array, H: Array, ridge: Array, a: Array, u: Array, model: Any, room: Any
+) -> Integer:
     """Move a dual point towards the best one where the samples that are not free stay, as far as F allows; u follows.
 
     Free ones are among ``at``. Returns the sample that F stops, -1 if none, -2 where the equations cannot be solved; the second of
@@ -682,7 +684,9 @@ def balance(at: Array, free: Array, a: Array, model: Any) -> None:
 
 
 @jit
-def pivoted_value(at: Array, Z: Array, a: Array, g_own: float, spare: Array, r: Array, none: Array, model: Any) -> float:
+def pivoted_value(
+    at: Array, Z: Array, a: Array, g_own: float, spare: Array, r: Array, none: Array, model: Any
+) -> float:
     """Return D at a dual point, which differs from the first one at some samples."""
     samples, n = model[0], none.size
     r[:] = 0.0

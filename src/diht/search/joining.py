@@ -92,10 +92,13 @@ def worth_compiling(problem: Problem, size: int) -> bool:
 
 
 class Effort:
-    """Work that is left to do, in entries of columns that numpy looks at once: a tenth of a microsecond each."""
+    """Work that is left to do, in entries of columns that numpy looks at once: a tenth of a microsecond each.
 
-    def __init__(self, left: float = np.inf, patience: float = np.inf) -> None:
-        self.left, self.patience, self.idle, self.spent = left, patience, 0.0, 0.0
+    What is done in vain ends at the patience or, for a proof whose cost is known, at `proof` if that is more.
+    """
+
+    def __init__(self, left: float = np.inf, patience: float = np.inf, proof: float = 0.0) -> None:
+        self.left, self.patience, self.proof, self.idle, self.spent = left, patience, proof, 0.0, 0.0
 
     def spend(self, entries: float) -> None:
         """Do so much of it."""
@@ -113,8 +116,11 @@ class Effort:
         self.idle = 0.0
 
     def allows(self, entries: float) -> bool:
-        """Whether so much more may be done in vain."""
-        return entries <= min(self.left, self.patience - self.idle)
+        """Whether a proof may take so much more; if it may, no less patience ends it."""
+        most = max(self.patience, self.proof)
+        allowed = entries <= min(self.left, most - self.idle)
+        self.patience = most if allowed else self.patience
+        return allowed
 
     @property
     def is_spent(self) -> bool:
