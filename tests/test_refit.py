@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import lsq_linear, minimize
+from scipy.sparse import csr_array
 
 from cases import DESIGNS, LOSSES
 from diht import Problem
@@ -16,6 +17,7 @@ from diht.bounds.duality import dual_from_primal, feasible, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared
 from diht.refit import refit
 from diht.relaxation.smoothing import Moreau
+from diht.samples.ascent import CoordinateAscent
 from oracle import ridge, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -487,3 +489,17 @@ def test_many_samples_are_fitted_to_a_closed_gap(loss, kind):
     dual = -s @ problem.loss.conjugate(alpha, problem.samples.y) - pull @ pull / (2.0 * lam)
     assert dual <= exact.objective * (1.0 + 1e-9)
     assert exact.objective - dual <= 1e-8 * exact.objective
+
+
+def test_an_ascent_that_is_too_slow_for_its_epochs_is_left_to_newton(monkeypatch) -> None:
+    """Rare columns of large entries under a weak ridge: the gap falls by a small share an epoch."""
+    rng = np.random.default_rng(0)
+    X = csr_array((rng.random((4000, 60)) < 0.02) * rng.uniform(1.0, 30.0, 60))
+    y = np.where(X @ rng.standard_normal(60) + rng.standard_normal(4000) > 0.0, 1.0, -1.0)
+    problem, support = Problem(X, y, "squared_hinge", 60, 1e-5, None, True), np.arange(60)
+    epochs, epoch = [], CoordinateAscent.epoch
+    monkeypatch.setattr(CoordinateAscent, "epoch", lambda ascent: (epochs.append(1), epoch(ascent))[1])
+    found = refit(problem, support, rtol=1e-9)
+    assert 0 < len(epochs) < 100
+    monkeypatch.setattr("diht.refit._SHORT_FAST", np.inf)
+    assert found.objective == pytest.approx(refit(problem, support, rtol=1e-9).objective, rel=1e-8)

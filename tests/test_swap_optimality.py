@@ -105,6 +105,32 @@ def test_bounds_never_see_a_row(convert, worth_compiling: float) -> None:
         np.testing.assert_allclose(here[stage], there[stage], rtol=1e-8)
 
 
+PIECES = [loss for loss in LOSSES if loss.pieces is not None and loss.pieces.mu > 0.0 and loss.kernel() is not None]
+
+
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("lam", [1e-6, 1e-1])
+@pytest.mark.parametrize("loss", PIECES, ids=[loss.name for loss in PIECES])
+def test_pivots_lead_to_the_fits_where_features_outnumber_samples(
+    loss: Loss, lam: float, fit_intercept: bool, worth_compiling: float
+) -> None:
+    """At the smaller ridge three features nearly separate the classes, and most samples are at the border of F."""
+    if worth_compiling > 0.0:
+        return
+    X, y = rare_columns(loss, n=14, d=20)
+    problem, support = Problem(X, y, loss, 4, lam, some_weights(len(y)), fit_intercept), np.array([1, 6, 9])
+    bounds, fits = bounds_and_fits(problem, support)
+    assert len(bounds) == 3  # first bounds, pivots, fits
+    np.testing.assert_allclose(bounds[1], fits, rtol=1e-7)
+    assert np.all(bounds[1] <= fits * (1 + 1e-9))
+    target = float(np.median(fits))
+    joining = Joining(problem, refit(problem, support), np.setdiff1d(np.arange(20), support), target, Effort())
+    next(stages := joining.stages())
+    next(stages)
+    np.testing.assert_array_equal(joining.bounds >= target, bounds[1] >= target)
+    assert np.all(joining.bounds <= fits * (1 + 1e-9))
+
+
 def unit_swaps(problem: Problem, support: np.ndarray) -> list[float]:
     """Objectives of the best models that one unit less and another more gives."""
     d = problem.shape[1]
@@ -227,3 +253,16 @@ def test_every_better_model_is_handed_over():
     assert start.objective > seen[0]
     assert all(later < earlier for earlier, later in pairwise(seen))
     assert seen[-1] == swap_optimum(problem, start).fit.objective
+
+
+def test_a_proof_whose_cost_is_known_may_take_longer_than_what_is_done_in_vain() -> None:
+    X, y = scaled_words(3)
+    problem = Problem(X, y, "logistic", 5, 1e-3, None, True)
+    first = solve(problem, Auto(branching=False))
+    fit, whole = refit(problem, first.support), Effort()
+    assert swap_optimum(problem, fit, effort=whole).left == 0.0
+    patience = 0.4 * whole.idle
+    assert swap_optimum(problem, fit, effort=Effort(patience=patience)).left > 0.0
+    proof = Effort(patience=patience, proof=2.0 * whole.idle)
+    assert swap_optimum(problem, fit, effort=proof).left == 0.0
+    assert proof.spent <= 2.0 * whole.idle

@@ -330,12 +330,13 @@ def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple
 def _ascended(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
 
-    Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work.
+    Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work: under a smooth loss, where it
+    is fast, as soon as the gap falls too slowly for those that are left.
     """
     problem, part, loss, rtol = objective.problem, objective.part, objective.problem.loss, max(rtol, 1e-10)
     best = objective.model(x, b)
     alpha = part.map(lambda y, s, u: loss.project(loss.derivative(u, y), y).copy(), best.margins(problem))
-    ascent = part.ascent(loss, problem.lam, problem.fit_intercept, alpha)
+    ascent, last = part.ascent(loss, problem.lam, problem.fit_intercept, alpha), np.inf
     for epoch in range(1, _MAX_EPOCHS + 1):
         ascent.epoch()
         if epoch % _EPOCHS_BETWEEN_GAPS and not objective.stop():
@@ -344,8 +345,13 @@ def _ascended(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit
         x = -part.pull(feasible) / problem.lam
         bound = -part.conjugate(loss, feasible) - 0.5 * problem.lam * float(x @ x)
         best = min(best, objective.model(x, best.b), key=lambda model: model.objective)
-        if best.objective - bound <= rtol * abs(best.objective) or objective.stop():
+        gap, enough = best.objective - bound, rtol * abs(best.objective)
+        if gap <= enough or objective.stop():
             return best
+        looks = (_MAX_EPOCHS - epoch) // _EPOCHS_BETWEEN_GAPS
+        if loss.differentiable and (gap / last) ** looks > enough / gap:
+            break
+        last = gap
     return (_newton if loss.differentiable else _smoothed)(objective, best.values, best.b, rtol)
 
 

@@ -28,7 +28,8 @@ _FAR = 0.5  # share of the reach from which on a row is looked at as if it had a
 _LONGEST = 4.0  # what a step of Newton's method moves a margin of the logistic loss at most
 _AT_BORDER = 1e-300  # a reach for which the weight is the curvature, but at the border of F
 _FARTHEST = 4.0  # times the last coefficient: the next one at most
-_DESCENT, _SHORTEST = 1e-4, 1e-6  # share of what a step promises that it must keep, and the shortest step
+_LINE_STEPS, _FLAT = 20, 1e-3  # of a search along a direction, and the share of the slope at its beginning that is none
+_DRAWN = 1e-11  # slope of D in a sample at the border of F, relative to its margin, that is rounding
 _ROUGHLY = 0.02  # relative accuracy of a coefficient that minimises the objective along a column alone
 
 
@@ -475,9 +476,10 @@ def newton_step(
         total += change
         row_add(Y[0], Y[1], Y[2], classes[i], change, r)
         change = s * (curved - c)
-        bent_total += change
-        row_add(Y[0], Y[1], Y[2], classes[i], change, bent)
-        row_outer(Y[0], Y[1], Y[2], classes[i], change, H)
+        if change != 0.0:
+            bent_total += change
+            row_add(Y[0], Y[1], Y[2], classes[i], change, bent)
+            row_outer(Y[0], Y[1], Y[2], classes[i], change, H)
         if xi != 0.0:
             slope += s * xi * delta
             own += s * xi * xi * curved
@@ -598,6 +600,179 @@ def newton_bounds(
     return seen
 
 
+# ---------------------------------------------------------------------------------------------------------------------
+# Pivots: losses of straight and quadratic pieces
+
+
+@jit
+def add_outer(c: float, z: Array, H: Array) -> None:
+    """Add c times the lower triangle of the product of a vector with itself."""
+    for m in range(z.size):
+        scaled = c * z[m]
+        for p in range(m + 1):
+            H[m, p] += scaled * z[p]
+
+
+@jit
+def pivot_step(
+    at: Array, free: Array, Z: Array, H: Array, ridge: Array, a: Array, u: Array, model: Any, room: Any
+) -> Integer:
+    """Move a dual point towards the best one where the samples that are not free stay, as far as F allows; u follows.
+
+    Free ones are among ``at``. Returns the sample that F stops, -1 if none, -2 where the equations cannot be solved; the second of
+    ``room`` takes how the coefficients change.
+    """
+    samples, loss = model[0], model[4]
+    work, right, along = room
+    work[:], right[:] = H, 0.0
+    for m in range(right.size):
+        work[m, m] += ridge[m]
+    for i in at:
+        if free[i]:
+            scaled = samples[5, i] * (a[i] - (u[i] - samples[4, i]) / loss[1])
+            for m in range(right.size):
+                right[m] += scaled * Z[i, m]
+    if not solve_definite(work, right):
+        return -2
+    share, stopped = 1.0, -1
+    for i in at:
+        if free[i]:
+            along[i] = dot(Z[i], right, right.size)
+            most = beyond(a[i], samples[4, i], (u[i] + along[i] - samples[4, i]) / loss[1] - a[i], loss)
+            if most * share > 1.0:
+                share, stopped = 1.0 / most, i
+    for i in at:
+        if free[i]:
+            low, high = ends_of(samples[4, i], int(loss[0]), loss[2], loss[3])
+            step = (u[i] + along[i] - samples[4, i]) / loss[1] - a[i]
+            a[i] = clip(a[i] + share * step, low, high)
+            if i == stopped:
+                a[i] = high if step > 0.0 else low
+            u[i] += share * along[i]
+    for m in range(right.size):
+        right[m] *= share
+    return stopped
+
+
+@jit
+def drawn_inside(free: Array, Z: Array, total: Array, a: Array, u: Array, model: Any) -> Integer:
+    """Return the sample at the border of F that the slope of D draws inside most, -1 if none; u takes the margins of all these."""
+    samples, loss = model[0], model[4]
+    most, found = 0.0, -1
+    for i in range(a.size):
+        if not free[i]:
+            u[i] = samples[0, i] + dot(Z[i], total, total.size)
+            slope = u[i] - samples[4, i] - loss[1] * a[i]
+            slope = slope if a[i] <= ends_of(samples[4, i], int(loss[0]), loss[2], loss[3])[0] else -slope
+            if slope > max(most, _DRAWN * (1.0 + abs(u[i]))):
+                most, found = slope, i
+    return found
+
+
+@jit
+def balance(at: Array, free: Array, a: Array, model: Any) -> None:
+    """Let the free sample that is farthest inside of F take up what rounding has left of an imbalance."""
+    samples, loss = model[0], model[4]
+    total, widest, chosen = 0.0, 0.0, -1
+    for i in at:
+        total += samples[5, i] * (a[i] - samples[1, i])
+        low, high = ends_of(samples[4, i], int(loss[0]), loss[2], loss[3])
+        if free[i] and samples[5, i] * min(a[i] - low, high - a[i]) > widest:
+            widest, chosen = samples[5, i] * min(a[i] - low, high - a[i]), i
+    if abs(total) < widest:
+        a[chosen] -= total / samples[5, chosen]
+
+
+@jit
+def pivoted_value(
+    at: Array, Z: Array, a: Array, g_own: float, spare: Array, r: Array, none: Array, model: Any
+) -> float:
+    """Return D at a dual point, which differs from the first one at some samples."""
+    samples, n = model[0], none.size
+    r[:] = 0.0
+    for m in range(len(at)):
+        spare[m] = a[at[m]] - samples[1, at[m]]
+        for p in range(n + 1):
+            r[p] += samples[5, at[m]] * spare[m] * Z[at[m], p]
+    return value_at(at, True, spare, spare, 1.0, 0.0, none, r[:n], none, g_own + r[n], model)
+
+
+@jit
+def pivot_bounds(
+    x: Array,
+    rows: Array,
+    starts: Array,
+    whole: bool,
+    columns: Array,
+    g_own: Array,
+    t: Array,
+    bounds: Array,
+    target: float,
+    rounds: Integer,
+    Y: Any,
+    model: Any,
+) -> Integer:
+    """Maximise D for each of some columns, until the target is reached, as :func:`walk_bounds` does.
+
+    An active set method: the samples inside of F are free and go to where D is largest for them, or until one of them meets the
+    border, where it stays; once all have got there the sample at the border that D draws inside most becomes free. D never falls.
+    Returns how many numbers were multiplied.
+    """
+    samples, _, vectors, scalars, loss, origin, classes = model
+    n, n_samples, lam, mu = origin.size, samples_of(model), scalars[1], loss[1]
+    Z, H, base = np.zeros((n_samples, n + 1)), np.empty((n + 1, n + 1)), np.zeros((n + 1, n + 1))
+    first, free, listed = np.empty((3, n_samples), dtype=np.bool_)
+    at, (a, u, spare, along) = np.empty(n_samples, dtype=np.int64), np.empty((4, n_samples))
+    ridge, right, total, r = np.full((4, n + 1), lam)
+    ridge[:n] = vectors[0]
+    none, room, n_first = np.zeros(n), (np.empty((n + 1, n + 1)), right, along), 0
+    for i in range(n_samples):
+        Z[i, :n] = origin
+        row_add(Y[0], Y[1], Y[2], classes[i], 1.0, Z[i, :n])
+        low, high = ends_of(samples[4, i], int(loss[0]), loss[2], loss[3])
+        first[i] = low < samples[1, i] < high
+        if first[i]:
+            add_outer(samples[5, i] / mu, Z[i], base)
+            at[n_first] = i
+            n_first += 1
+    seen = 0
+    for column in range(columns.size):
+        j, count = columns[column], n_first
+        Z[:, n], free[:], listed[:], a[:], H[:], total[:] = 0.0, first, first, samples[1], base, 0.0
+        for p in range(starts[j], starts[j + 1]):
+            Z[p - starts[j] if whole else rows[p], n] = x[p]
+        total[n] = -g_own[j] / lam
+        for i in at[:count]:
+            u[i] = samples[0, i] + total[n] * Z[i, n]
+            for m in range(n + 1):
+                H[n, m] += samples[5, i] / mu * Z[i, n] * Z[i, m]
+        best = -np.inf
+        for _ in range(rounds):
+            moved = pivot_step(at[:count], free, Z, H, ridge, a, u, model, room)
+            seen += (n + 1) * (3 * count + (n + 1) ** 2 // 6)
+            if moved == -2:
+                break
+            for m in range(n + 1):
+                total[m] += right[m]
+            if n > scalars[4]:
+                balance(at[:count], free, a, model)
+            best = max(best, pivoted_value(at[:count], Z, a, g_own[j], spare, r, none, model))
+            if best >= target:
+                break
+            if moved < 0:
+                moved = drawn_inside(free, Z, total, a, u, model)
+                seen += n_samples * (n + 1)
+                if moved < 0:
+                    break
+            free[moved] = not free[moved]
+            add_outer((1.0 if free[moved] else -1.0) * samples[5, moved] / mu, Z[moved], H)
+            if not listed[moved]:
+                listed[moved], at[count] = True, moved
+                count += 1
+        bounds[j], t[j] = best, total[n]
+    return seen
+
+
 @jit
 def risen_by(own: Array, at: Array, t: float, q: Array, Y: Any, model: Any) -> float:
     """Return by how much the objective rises by the coefficients q of Y and t of a column, whose entries are those of all rows."""
@@ -614,6 +789,30 @@ def risen_by(own: Array, at: Array, t: float, q: Array, Y: Any, model: Any) -> f
             v * a - conjugate_at(a, samples[4, i], loss) - samples[0, i] * samples[1, i] + samples[3, i]
         )
     return float(total)
+
+
+@jit
+def least_step(u: Array, along: Array, slope: float, bend: float, first: float, samples: Array, loss: Array) -> float:
+    """Return how far along a direction the objective falls: the root of its slope, which is ``first`` at 0, roughly.
+
+    The margins are u and change by ``along``; the slope of the penalty is ``slope`` at 0 and grows by ``bend``.
+    """
+    low, high, now = 0.0, np.inf, 1.0
+    for _ in range(_LINE_STEPS):
+        rise, curvature = slope + now * bend, bend
+        for i in range(u.size):
+            a = dual_step(3, 0.0, u[i] + now * along[i], samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
+            rise += samples[5, i] * along[i] * a
+            curvature += samples[5, i] * along[i] ** 2 * weight_at(a, samples[4, i], _AT_BORDER, loss)
+        if abs(rise) <= _FLAT * abs(first):
+            break
+        if rise < 0.0:
+            low = now
+        else:
+            high = now
+        new = now - rise / curvature
+        now = new if low < new < high else 0.5 * (low + high) if high < np.inf else 2.0 * low
+    return now
 
 
 @jit
@@ -636,10 +835,10 @@ def newton_least(
     ``rises`` takes how much the objective rises where Newton's method says that no more than ``precise`` is left to gain, and NaN
     where it does not come so far.
     """
-    origin = model[5]
-    n, n_samples = origin.size, samples_of(model)
-    q, right, spare, H, moved = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1)), np.empty(n)
-    descent = np.empty(n + 1)
+    samples, _, vectors, scalars, loss, origin, classes = model
+    n, n_samples, lam, k = origin.size, samples_of(model), scalars[1], np.int64(scalars[4])
+    q, right, spare, H = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1))
+    descent, along = np.empty(n + 1), np.empty(n_samples)
     entries, at, own = np.empty((3, n_samples)), np.arange(n_samples), np.empty(n_samples)
     seen = 0
     for column in range(columns.size):
@@ -647,7 +846,7 @@ def newton_least(
         own[:], q[:] = 0.0, 0.0
         for p in range(starts[j], starts[j + 1]):
             own[p - starts[j] if whole else rows[p]] = x[p]
-        now, risen = t[j], risen_by(own, at, t[j], q, Y, model)
+        now = t[j]
         rises[j] = np.nan
         for _ in range(rounds):
             seen += n_samples
@@ -655,20 +854,20 @@ def newton_least(
                 break
             promise = dot(descent, right, n + 1)
             if not promise > precise:
-                rises[j] = risen
+                rises[j] = risen_by(own, at, now, q, Y, model)
                 break
-            size = 1.0
-            while size > _SHORTEST:
-                for m in range(n):
-                    moved[m] = q[m] + size * right[m]
-                new = risen_by(own, at, now + size * right[n], moved, Y, model)
-                seen += n_samples
-                if new <= risen - _DESCENT * size * promise:
-                    break
-                size *= 0.5
-            if not size > _SHORTEST:
+            common, slope, bend = dot(origin, right[:n], n), lam * now * right[n], lam * right[n] ** 2
+            for i in range(n_samples):
+                along[i] = right[n] * own[i] + row_dot(Y[0], Y[1], Y[2], classes[i], right[:n], common)
+                entries[2, i] += samples[0, i] + now * own[i]
+            for m in range(k):
+                slope += right[m] * (lam * q[m] - vectors[3, m])
+                bend += lam * right[m] ** 2
+            size = least_step(entries[2], along, slope, bend, -promise, samples, loss)
+            if not size > 0.0:
                 break
-            risen, now = new, now + size * right[n]
-            q[:] = moved
+            now += size * right[n]
+            for m in range(n):
+                q[m] += size * right[m]
         t[j] = now
     return seen

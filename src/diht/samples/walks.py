@@ -98,6 +98,14 @@ class Walks:
             features, g, t, partial(walk_bounds, target=target, rounds=rounds, Y=self._Y, model=self._model)
         )
 
+    def pivot_bounds(self, features: Indices, g: Vector, t: Vector, target: float, rounds: int) -> Found:
+        """Maximise D for each of some columns by pivots; seen are numbers that were multiplied."""
+        from diht.samples.walk_kernels import pivot_bounds
+
+        return self._found(
+            features, g, t, partial(pivot_bounds, target=target, rounds=rounds, Y=self._Y, model=self._model)
+        )
+
     def newton_bounds(
         self, features: Indices, g: Vector, t: Vector, target: float, rounds: int, everywhere: bool
     ) -> Found:

@@ -57,6 +57,7 @@ _OUTSIDE = 1e-14  # relative distance to F that is rounding
 _NEAR = 0.8  # share of the reach up to which a sum of bounds on the answer will do
 _WIDE = 100  # columns whose answers are formed together
 _FIRST, _FURTHER, _NEWTON = 2, 4, 20  # dual points that are tried for a feature: at first, then, on whole columns
+_PIVOTS = 200  # changes of the free samples, at most
 _GLANCE = 100  # features whose bounds are looked at where a better model is searched for and no code is compiled
 _PRECISE, _STEPS = 1e-11, 100  # of the target: accuracy of fits in compiled code, and their steps
 _MOST_FITTED = 100  # coefficients up to which they are made: more take long, one by one
@@ -65,6 +66,7 @@ _WORTH_COMPILING = 2e6  # entries of X, times features of the support, from whic
 _AT_ONCE = 1e6  # entries of columns that compiled code looks at before the effort is looked at again
 _COMPILED = 2.0  # units of effort that an entry takes in compiled code, which looks at it four times
 _ALONE = 0.2  # and where a column is looked at alone
+_MULTIPLIED = 0.015  # and a multiplication
 _PER_COLUMN = 0.05  # and that each entry of a matrix as large as the support takes, for each column
 _FARTHEST = 4.0  # times the last coefficient: the next one at most
 _PER_BYTE = 0.01  # units of effort that a stage takes for each byte of X that it reads, with all that it does besides
@@ -90,10 +92,13 @@ def worth_compiling(problem: Problem, size: int) -> bool:
 
 
 class Effort:
-    """Work that is left to do, in entries of columns that numpy looks at once: a tenth of a microsecond each."""
+    """Work that is left to do, in entries of columns that numpy looks at once: a tenth of a microsecond each.
 
-    def __init__(self, left: float = np.inf, patience: float = np.inf) -> None:
-        self.left, self.patience, self.idle, self.spent = left, patience, 0.0, 0.0
+    What is done in vain ends at the patience or, for a proof whose cost is known, at `proof` if that is more.
+    """
+
+    def __init__(self, left: float = np.inf, patience: float = np.inf, proof: float = 0.0) -> None:
+        self.left, self.patience, self.proof, self.idle, self.spent = left, patience, proof, 0.0, 0.0
 
     def spend(self, entries: float) -> None:
         """Do so much of it."""
@@ -111,8 +116,11 @@ class Effort:
         self.idle = 0.0
 
     def allows(self, entries: float) -> bool:
-        """Whether so much more may be done in vain."""
-        return entries <= min(self.left, self.patience - self.idle)
+        """Whether a proof may take so much more; if it may, no less patience ends it."""
+        most = max(self.patience, self.proof)
+        allowed = entries <= min(self.left, most - self.idle)
+        self.patience = most if allowed else self.patience
+        return allowed
 
     @property
     def is_spent(self) -> bool:
@@ -357,11 +365,20 @@ class _Walk:
             together = _TOGETHER / max(len(self.K), 1)
             narrow = [_Method(rounds, design, together, False) for rounds in (first, further)]
             return [*narrow, _Method(self.newton_bounds, design, _TOGETHER, True)]
+        whole = self._on_whole_columns
+        if self._pivots:
+            return [_Method(self._pivoted, design, _AT_ONCE, whole)]
         newton = partial(compiled.newton_bounds, rounds=_NEWTON)
         found: list[Callable[..., Found]] = [partial(compiled.bounds, rounds=_FIRST)]
         found += [partial(newton, everywhere=everywhere) for everywhere in (False, True)]
         works = [partial(self._counted, work) for work in found]
-        return [_Method(work, design, _AT_ONCE, self._on_whole_columns) for work in works]
+        return [_Method(work, design, _AT_ONCE, whole) for work in works]
+
+    @property
+    def _pivots(self) -> bool:
+        """Whether pivots lead to the best dual points soon: few samples are inside of F where features can separate them."""
+        n, d = self.problem.shape
+        return self.problem.loss.pieces is not None and n < d and not self.problem.design.has_short_rows
 
     @property
     def fits(self) -> list[_Method]:
@@ -378,6 +395,13 @@ class _Walk:
         steps = found.seen / self.problem.shape[0]
         effort.spend(_COMPILED * found.seen + _PER_COLUMN * steps * len(self.K) ** 2)
         return self.fit.objective + found.bounds, found.t
+
+    def _pivoted(self, features: Indices, t: Vector, target: float, effort: Effort) -> tuple[Vector, Vector]:
+        """Return what pivots lead to."""
+        assert self._compiled is not None
+        found = self._compiled.pivot_bounds(features, self.g[features], t, target, _PIVOTS)
+        effort.spend(_MULTIPLIED * found.seen)
+        return found.bounds, found.t
 
     def _counted(
         self, work: Callable[..., Found], features: Indices, t: Vector, target: float, effort: Effort

@@ -128,6 +128,7 @@ class _Search:
         self.problem, self.constraint, self.rtol = problem, problem.constraint, rtol
         self.effort, self.stop, self.pool = effort, stop, pool
         self._curvatures: Vector | None = None
+        self.joined: dict[int, int] = {}  # units that no first bound ruled out when one was left out
         d, pieces = problem.shape[1], problem.loss.pieces
         self.per_entry = _PER_ENTRY if pieces is None or not pieces.is_bounded else _PER_ENTRY_INTERIOR
         _, self.inside, _ = self.constraint.free(d)
@@ -169,8 +170,8 @@ class _Search:
                 yield
                 continue
             seen, proved = seen + 1, proved + thorough
-            missing = len(waiting) - proved
-            if thorough and (left > 0.0 or not self.effort.allows(missing * (self.effort.spent - before))):
+            missing = list(waiting)[: len(waiting) - proved]
+            if thorough and (left > 0.0 or not self.effort.allows(self.cost(missing, waiting[-1], before))):
                 if not missing:
                     return SwapOptimum(fit, left)
                 provable, seen = False, 0
@@ -179,6 +180,11 @@ class _Search:
             if not provable and (seen >= len(waiting) or len(waiting) > MOST_GLANCED):
                 return SwapOptimum(fit, np.inf)
         return SwapOptimum(fit, 0.0)
+
+    def cost(self, units: list[int], last: int, before: float) -> float:
+        """Return what it takes to leave some units out, by what it took for the last one and how many could join then."""
+        share = sum(1 + self.joined.get(unit, self.joined[last]) for unit in units) / (1 + self.joined[last])
+        return share * (self.effort.spent - before)
 
     def exactly(self, fit: Fit) -> tuple[Fit, bool]:
         """Make swaps that the formula for a quadratic objective finds, and tell whether it rules out all others."""
@@ -220,7 +226,7 @@ class _Search:
         self.effort.spend(_PER_UNIT * len(units))
         target = fit.objective - self.rtol * abs(fit.objective)
         joining = Joining(self.problem, less, units[units != unit], target, self.effort)
-        fitted: set[int] = set()
+        self.joined[unit], fitted = len(joining.open), set[int]()
         if glance is not None:
             promising = joining.glance(partial(self.curvatures, joining), glance)
             return self.first_better(less, joining, promising[:_TRIES], fitted), np.inf

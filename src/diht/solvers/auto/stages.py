@@ -420,6 +420,7 @@ class ManyStarts(Stage):
                 return
             found = starts.search(undecided, min(effort.left, effort.patience))
             effort.spend(found.effort)
+            state.effort += found.effort
             if found.objective < best - REFIT * abs(best):
                 state.fit(found.support, np.zeros(state.problem.shape[1]), state.best.b)
             if state.objective < best:
@@ -465,6 +466,7 @@ class Restarts(Stage):
             if better:
                 effort.pay()
             yield
+        state.effort += effort.spent
         yield from state.settle()
         yield
 

@@ -35,7 +35,8 @@ PERTURBATIONS = 20  # perturbations in a row without a better model after which 
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
-# Limit of what is done in vain in the search for better swaps: about three seconds, and a part of the work before.
+# Limit of what is done in vain in the search for better swaps: about three seconds, and a part of the reads of X before; of a proof
+# that none is better three seconds and as much as all the work before.
 _PATIENCE, _IN_VAIN = 4e7, 0.25
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
@@ -113,6 +114,7 @@ class AutoState:
     sampled: bool = False  # whether some of the rows were solved first
     solve_part: Callable[[Problem], Iterator[AutoState]] | None = None  # stage by stage on another problem
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
+    effort: float = 0.0  # of searches, in the units of `Effort`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
     larger_ridges: list[tuple[float, float]] = field(default_factory=list)  # (e, B): a bound B for a ridge larger by e
@@ -270,7 +272,8 @@ class AutoState:
         """Make swaps until none improves the incumbent; return what one can still gain at most."""
         part, best = _Part.of(undecided, self.best.support), self.best
         work = Effort.of_reads(self.problem.design, self.budget.reads)
-        effort = Effort(patience=_IN_VAIN * work + (0.0 if self.sampled else _PATIENCE))
+        alone = 0.0 if self.sampled else _PATIENCE
+        effort = Effort(patience=alone + _IN_VAIN * work, proof=alone + work + self.effort)
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
@@ -280,6 +283,7 @@ class AutoState:
             best = replace(best, n_features=len(part.features), support=part.entered(best.support))
             found = yield from better_swaps(part.problem, best, effort=effort, stop=self.stop, pool=pool)
             part.leave(pool, self.pool)
+        self.effort += effort.spent
         return found.left
 
     def restart(self, rng: np.random.Generator, n_removed: int, glance: Breadth, effort: Effort) -> bool:
