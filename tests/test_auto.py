@@ -330,6 +330,38 @@ def test_no_stage_begins_once_the_gap_is_closed() -> None:
     assert asked == []
 
 
+@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
+def test_a_start_from_a_path_needs_no_starts_as_long_as_it_stands(loss: Loss) -> None:
+    problem = medium(loss)
+    best = solve(problem)
+    known, poor = (np.asarray(best.w), np.eye(300)[7])
+
+    def stages_of(w: np.ndarray, method: Auto) -> set[str]:
+        ran: set[str] = set()
+
+        class Spying(Auto):
+            stages = tuple(
+                type(
+                    type(stage).__name__,
+                    (type(stage),),
+                    {"run": lambda self, state, run=stage.run: ran.add(type(self).__name__) or run(state)},
+                )()
+                for stage in STAGES
+            )
+
+        result = solve(problem, Spying(follows_path=method.follows_path), Start(w, best.intercept))
+        assert result.objective <= best.objective * (1 + 1e-9)
+        return ran
+
+    for_starts = {type(stage).__name__ for stage in STAGES if stage.seeks_starts and stage.applies(Profile(problem))}
+    assert len(for_starts) >= 2
+    assert not stages_of(known, Auto(follows_path=True)) & for_starts
+    assert stages_of(known, Auto()) >= for_starts
+    late = {"LargerRidge", "Reselection"} & for_starts
+    assert late
+    assert stages_of(poor, Auto(follows_path=True)) >= late
+
+
 def test_constraints_that_are_not_plain_get_perturbations_besides_shifts() -> None:
     X, y = small_data(Squared())
     groups = Profile(Problem(X, y, Squared(), constrained(2, 7, groups=np.arange(7) // 2), 0.1))

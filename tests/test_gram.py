@@ -233,6 +233,26 @@ def test_the_interior_point_method_where_there_is_nothing_to_choose():
     assert barrier_point(np.full((7, 7), np.nan), 0.0, states, 2, 0.05) is None
 
 
+@pytest.mark.parametrize(("bound", "before"), [(0.5, [150]), (0.9, [150, 151])])
+def test_steps_far_from_a_bound_give_way_to_the_interior_point_method_early(bound, before, monkeypatch):
+    """Steps that never end, half as many as the method is worth or all of them before it, and those after it."""
+    made, n = [], 40
+
+    def endless(*arguments):
+        made.append(arguments[-1])
+        return 1.0, bound, bound, 1.0, arguments[-1]
+
+    monkeypatch.setattr(quadratic, "relax", endless)
+    monkeypatch.setattr(quadratic, "steps_worth", lambda *arguments: 301)
+    monkeypatch.setattr(quadratic, "barrier_point", lambda *arguments: made.append("interior point"))
+    state, p, c = np.zeros(n, dtype=np.int8), np.zeros(n), np.empty(n)
+    minimise = quadratic.Minimiser(20)
+    minimise.by_numpy = -10_000  # nothing is compiled
+    found = minimise(np.eye(n + 1), np.zeros(n + 1), 0.0, 0.0, state, 5, 5, 1.0, 0.0, 1.0, p, c, 1e-9, max_iter=1000)
+    assert made == [*before, "interior point", 1000 - sum(before)]
+    assert found.iterations == 1000 + 301
+
+
 @pytest.mark.parametrize("n", [60, 150])
 def test_a_tiny_ridge(n):
     X, y, _ = paper_design(500, 100, n, 0)

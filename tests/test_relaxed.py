@@ -17,7 +17,7 @@ from diht.refit import Objective, _ascended, _interior
 from diht.relaxation.engines import AscentEngine, Engine, GradientEngine, NewtonEngine
 from diht.samples import ascent_kernels as relaxation
 from diht.samples.ascent import ProximalAscent, _in_runs, _run_length
-from diht.solvers import Auto, Relaxed, Start
+from diht.solvers import Auto, Relaxed, Start, relaxed
 from oracle import best_subset, small_data, some_weights, targets
 
 Vector = NDArray[np.float64]
@@ -290,6 +290,32 @@ def test_working_sets_change_nothing(loss: Loss) -> None:
     value = relaxed_value(problem, w, state.engine.b)
     # Both sides are computed on all features: where they meet, nothing outside the working set matters.
     assert lower_bound(problem, state.bound.alpha).value == pytest.approx(value, rel=3e-5)
+
+
+def test_most_features_become_all_under_a_quadratic_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where samples leave more features in play than a working set holds, one set after the other would cost as much as all."""
+    rng = np.random.default_rng(2)
+    common = np.repeat(rng.standard_normal((150, 50)), 8, axis=1)
+    X = common + rng.standard_normal((150, 400))
+    y = X[:, ::40].sum(axis=1) + 3.0 * rng.standard_normal(150)
+    problem = Problem(X, y, Squared(), 10, 1e-3, fit_intercept=True, n_threads=1)
+
+    def to_the_end_of(problem: Problem) -> tuple[list[int], float]:
+        solver, sizes = Relaxed(accuracy=1e-7), []
+        state = solver.init(problem, Start())
+        while not solver.finished(state):
+            sizes.append(len(state.engine.w))
+            solver.advance(problem, state)
+        return sizes, state.bound.value
+
+    sizes, value = to_the_end_of(problem)
+    assert set(sizes) == {200, 400}
+    outside = problem.replaced(constraint=problem.constraint.restricted(np.empty(0, dtype=np.int64), np.array([0, 7])))
+    assert set(to_the_end_of(outside)[0]) == {200, 398}
+    monkeypatch.setattr(relaxed, "_WORTHWHILE", 1.0)
+    slow, same = to_the_end_of(problem)
+    assert len(set(slow)) > 2
+    assert value == pytest.approx(same, rel=1e-6)
 
 
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge()], ids=str)

@@ -51,8 +51,8 @@ from diht.numerics.arrays import Array, Vector
 from diht.numerics.interrupt import interruptible
 from diht.problem import Problem, finite_vector, normalised_weights
 from diht.result import Result
-from diht.solvers import Solver
-from diht.solvers.loop import Limits
+from diht.solvers import Auto, Solver
+from diht.solvers.loop import Limits, as_solver
 from diht.solvers.sweep import proved
 from diht.tables import Encoding, Frame
 
@@ -457,8 +457,10 @@ class _CrossValidated(BaseEstimator):  # type: ignore[misc]
             seen = {
                 name: getattr(self, name) for name in ("n_features_in_", "feature_names_in_", "encoder_", "groups_")
             }
+        method = as_solver(self.solver)
         plain = self._estimator(
             k=self._own_constraint or self.best_k_,
+            solver=replace(method, follows_path=True) if type(method) is Auto else self.solver,
             lam=self.best_lam_,
             exact=self.exact,
             warm_start=True,

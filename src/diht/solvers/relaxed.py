@@ -33,7 +33,7 @@ _NONE: Indices = np.empty(0, dtype=np.int64)
 _FIRST = 4  # features of the first working set, as a multiple of those that a model may have
 _AT_LEAST = 200  # features up to which there is no working set
 _FIRST_OF_MANY, _AT_LEAST_OF_MANY = 10, 1000  # the same where Newton's method is too expensive
-_WORTHWHILE = 0.5  # fraction of the stored entries up to which a working set is copied
+_WORTHWHILE = 0.5  # fraction of the stored entries, or of the features, up to which there is a working set
 _NEAR = 0.9  # a feature this near to entering the model enters the working set
 _GROWTH, _ROUGH_GROWTH = 1, 8  # by which a working set grows at once, at most; and where a rough Hessian is tried first
 _DEEPER = 0.2  # the gap on the working set is brought below this fraction of the gap on all features;
@@ -109,7 +109,7 @@ class Relaxed(Solver):
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
         if len(missing):
             w = self.relaxed_model(problem, state)
-            state.features = np.union1d(state.features, missing)  # type: ignore[arg-type]
+            state.features = _grown(problem, np.union1d(state.features, missing))  # type: ignore[arg-type]
             state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, hessian)
 
     def relaxed_model(self, problem: Problem, state: RelaxedState) -> Vector:
@@ -163,6 +163,15 @@ def _leading(problem: Problem, g: Vector, size: int) -> Indices | None:
     ranked[inside] = np.inf
     features = constraint.closure(top_k(ranked, size))
     return features if len(outside) or problem.design.fraction(features) <= _WORTHWHILE else None
+
+
+def _grown(problem: Problem, features: Indices) -> Indices | None:
+    """Return a working set, or all features: a quadratic takes as long with most of them, and what has left them is solved anew."""
+    d, quadratic = problem.shape[1], problem.loss.is_quadratic and problem.constraint.is_plain
+    if len(features) <= _WORTHWHILE * d or not quadratic or not newton_pays(problem, d):
+        return features
+    outside = problem.constraint.free(d)[2]
+    return np.setdiff1d(np.arange(d), outside) if len(outside) else None
 
 
 def _known_hessian(state: RelaxedState) -> KnownHessian | None:

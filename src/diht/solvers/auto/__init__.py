@@ -77,10 +77,13 @@ class Auto(Solver):
         Seed of all that is random.
     branching : bool
         Whether to branch, within a budget of operations.
+    follows_path : bool
+        Whether the start comes from a path: as long as its model stands, stages for first models and further starts do less.
     """
 
     random_state: int = 0
     branching: bool = field(default=True, kw_only=True, repr=False)
+    follows_path: bool = field(default=False, kw_only=True, repr=False)
 
     sums_suffice: ClassVar[bool] = True
     patience: ClassVar[float] = np.inf  # each stage has a limit of its own
@@ -88,7 +91,7 @@ class Auto(Solver):
 
     def init(self, problem: Problem, start: Start) -> AutoState:
         """Plan the work."""
-        state = AutoState(problem, start, self.random_state)
+        state = AutoState(problem, start, self.random_state, follows_path=self.follows_path)
         state.work, state.solve_part = self._work(state), partial(self._solved, start.stop)
         self.advance(problem, state)
         return state
@@ -165,7 +168,8 @@ class Auto(Solver):
 
 def _through(stages: Iterable[Stage], state: AutoState) -> Iterator[None]:
     for stage in stages:
-        if state.is_open and stage.applies(state.profile):
+        wanted = not (stage.seeks_starts and state.start_stands)
+        if state.is_open and wanted and stage.applies(state.profile):
             yield from stage.run(state)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from typing import ClassVar
 
 import numpy as np
 
@@ -74,7 +75,14 @@ class Stage(ABC):
     """A part of the work.
 
     `run` yields where the loop may evaluate the state and end the solve. A stage begins only while there is a gap.
+
+    Attributes
+    ----------
+    seeks_starts : bool
+        Whether it is for starts alone, such as the models of a path are.
     """
+
+    seeks_starts: ClassVar[bool] = False
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
@@ -132,6 +140,8 @@ def _fit_best(state: AutoState, part: AutoState, n_models: int) -> Iterator[None
 class RidgeRounding(Stage):
     """Round a ridge regression on all features, where that takes milliseconds."""
 
+    seeks_starts = True
+
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
         return profile.has_cheap_ridge
@@ -147,6 +157,8 @@ class RidgeRounding(Stage):
 
 class DualRounding(Stage):
     """Round the model of the first dual point of a large X; if the ridge is weak, a step on the relaxation for a larger one."""
+
+    seeks_starts = True
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
@@ -172,6 +184,8 @@ def _first_step(problem: Problem, state: AutoState) -> Vector:
 
 class ForwardSelection(Stage):
     """Add features one by one, swap, and perturb in a small X, before the relaxation: under a weak ridge that is loose and slow."""
+
+    seeks_starts = True
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
@@ -256,7 +270,7 @@ class RelaxationRounding(Stage):
         assert state.relaxation is not None
         for v in state.relaxation.models():
             fit = state.fit(state.problem.constraint.select(v), v, state.relaxation.b)
-            if state.profile.starts_greedily and state.profile.is_small:
+            if state.profile.starts_greedily and state.profile.is_small and not state.start_stands:
                 state.search(np.flatnonzero(fit.w), fit.w, fit.b)
             yield
 
@@ -319,7 +333,7 @@ class Continuation(Stage):
         if not state.exceeds(LOOSE) or state.sampled:
             return
         problem, alpha = state.problem, None
-        searches_all = state.profile.is_small or problem.loss.is_squared_error
+        searches_all = (state.profile.is_small or problem.loss.is_squared_error) and not state.start_stands
         for factor in _FACTORS:
             larger = problem.replaced(lam=factor * problem.lam)
             relaxed = Relaxed(accuracy=_ROUGH, random_state=state.random_state)
@@ -342,6 +356,8 @@ class Continuation(Stage):
 class LargerRidge(Stage):
     """Swap for larger ridges, where gains are more than rounding, then for the problem's own."""
 
+    seeks_starts = True
+
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
         return profile.is_quadratic and profile.is_small and profile.has_negligible_ridge
@@ -363,6 +379,8 @@ class LargerRidge(Stage):
 
 class Reselection(Stage):
     """Forward selection for losses other than the squared one, then swaps."""
+
+    seeks_starts = True
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""

@@ -101,6 +101,7 @@ class AutoState:
     problem: Problem
     start: Start
     random_state: int = 0
+    follows_path: bool = False  # whether the start comes from a path
     pool: Pool = field(default_factory=Pool)
     bound: Bound | None = None
     done: bool = False
@@ -146,6 +147,12 @@ class AutoState:
         """Intercept of the start's model."""
         assert self.first is not None
         return self.first.b
+
+    @property
+    def start_stands(self) -> bool:
+        """Whether the start comes from a path, where models for other k and lam led to it, and nothing better is known."""
+        first = self.first if self.follows_path else None
+        return first is not None and np.array_equal(self.best.support, first.support)
 
     @property
     def best(self) -> Fit:
