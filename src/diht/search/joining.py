@@ -115,12 +115,13 @@ class Effort:
         """Note that the work since the last time has led to something."""
         self.idle = 0.0
 
-    def allows(self, entries: float) -> bool:
-        """Whether a proof may take so much more; if it may, no less patience ends it."""
+    def takes_on(self, entries: float) -> bool:
+        """Whether a proof may take so much more; where it may, less patience than for proofs no longer ends the work."""
         most = max(self.patience, self.proof)
-        allowed = entries <= min(self.left, most - self.idle)
-        self.patience = most if allowed else self.patience
-        return allowed
+        if entries > min(self.left, most - self.idle):
+            return False
+        self.patience = most
+        return True
 
     @property
     def is_spent(self) -> bool:

@@ -171,7 +171,7 @@ class _Search:
                 continue
             seen, proved = seen + 1, proved + thorough
             missing = list(waiting)[: len(waiting) - proved]
-            if thorough and (left > 0.0 or not self.effort.allows(self.cost(missing, waiting[-1], before))):
+            if thorough and (left > 0.0 or not self.effort.takes_on(self.cost(missing, waiting[-1], before))):
                 if not missing:
                     return SwapOptimum(fit, left)
                 provable, seen = False, 0
