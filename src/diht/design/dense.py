@@ -37,6 +37,7 @@ SMALL = 30_000  # entries up to which whole products are as fast as anything els
 GATHERED = 1_000_000  # entries up to which a copy of a few columns, multiplied by BLAS, is as fast as a compiled loop over them
 WIDE = 20_000  # length of a row (a column, in Fortran order) beyond which too few of them stay in the cache between two products
 COPIED = 5_000_000  # entries up to which a centred and scaled copy is worth making for visits of single rows
+PRODUCT_PER_THREAD = 1_000_000  # entries below which a second thread costs a product of BLAS more than it saves
 HESSIAN_CHUNK = 400_000  # entries of the rows that are weighted, and multiplied, at a time
 LONG = 10_000_000  # entries from which on compiled sums pay
 
@@ -122,7 +123,7 @@ class DenseDesign(StoredDesign):
             w = np.asarray(w, dtype=np.float64)
             if chosen.size == 0 or self._is_small:
                 out = np.empty(self.shape[0])
-                self._in_parts(lambda i, j: np.dot(self._X[i:j], w, out=out[i:j]))
+                self._in_parts(lambda i, j: np.dot(self._X[i:j], w, out=out[i:j]), PRODUCT_PER_THREAD)
                 return out
             return np.asarray(self._X[:, chosen] @ w[chosen])
         before = self._passes
@@ -136,7 +137,7 @@ class DenseDesign(StoredDesign):
         if rows is None and self.dtype == np.float64:
             self._passes += 1.0
             c = np.asarray(c, dtype=np.float64)
-            return _total(self._in_parts(lambda i, j: c[i:j] @ self._X[i:j]))
+            return _total(self._in_parts(lambda i, j: c[i:j] @ self._X[i:j], PRODUCT_PER_THREAD))
         return super().rmatvec(c, rows)
 
     def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
@@ -168,7 +169,7 @@ class DenseDesign(StoredDesign):
                 total += left[rows] @ A[rows]
             return total
 
-        return product, _total(self._in_parts(part, n))
+        return product, _total(self._in_parts(part, n=n))
 
     def columns(self, support: Index) -> DenseDesign:
         """Return a copy restricted to some features."""
@@ -354,15 +355,15 @@ class DenseDesign(StoredDesign):
 
         return _total(self._in_parts(part))
 
-    def _in_parts(self, work: Callable[[int, int], T], n: int | None = None) -> list[T]:
-        """Call a function for a part of the rows a thread, each with one thread of BLAS."""
-        parts = self._parts(self.shape[0] if n is None else n)
+    def _in_parts(self, work: Callable[[int, int], T], fewest: int | None = None, n: int | None = None) -> list[T]:
+        """Call a function for a part of the rows a thread, so many entries at least, each with one thread of BLAS."""
+        parts = self._parts(self.shape[0] if n is None else n, fewest)
         with nullcontext() if len(parts) == 1 else blas_threads(False):
             return run_parts(work, parts)
 
-    def _parts(self, n: int) -> list[tuple[int, int]]:
+    def _parts(self, n: int, fewest: int | None = None) -> list[tuple[int, int]]:
         """Cut rows into a part for each thread, if there is enough to do."""
-        n_parts = max(1, min(self.n_threads, n, self._X.size // ENTRIES_PER_THREAD))
+        n_parts = max(1, min(self.n_threads, n, self._X.size // (fewest or ENTRIES_PER_THREAD)))
         return list(pairwise(n * t // n_parts for t in range(n_parts + 1)))
 
 

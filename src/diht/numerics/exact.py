@@ -67,7 +67,7 @@ def dots(A: Vector, B: Vector) -> Vector:
     """Return the product of each row of A with the row of B, summed in twice the precision."""
     high, low = np.zeros(len(A)), np.zeros(len(A))
     with np.errstate(over="ignore", invalid="ignore"):
-        for a, b in zip(A.T, B.T, strict=True):
+        for a, b in zip(np.asfortranarray(A).T, np.asfortranarray(B).T, strict=True):  # columns in one piece
             term, error = two_product(a, b)
             high, rest = two_sum(high, term)
             low += error + rest

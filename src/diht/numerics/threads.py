@@ -201,10 +201,8 @@ def run_parts(work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[
     return [task.result for task in [own, *tasks]]
 
 
-_TOGETHER = (
-    1 << 14
-)  # samples that are looked at together: their vectors stay in the cache, and their sums are of their own
-_SLICES_EACH = 2  # of a thread, at least: the least work that is worth waking it
+# Samples that are looked at together: vectors that stay in the cache, and work that is worth a wake-up.
+_TOGETHER = 1 << 15
 
 
 def in_slices(work: Callable[[slice], T], n: int, n_threads: int) -> list[T]:
@@ -212,7 +210,7 @@ def in_slices(work: Callable[[slice], T], n: int, n_threads: int) -> list[T]:
     if n <= _TOGETHER:
         return [work(slice(0, n))]
     slices = [slice(start, min(start + _TOGETHER, n)) for start in range(0, n, _TOGETHER)]
-    each = max(_SLICES_EACH, -(-len(slices) // n_threads))
+    each = -(-len(slices) // n_threads)
     errors = np.geterr()  # of this thread alone
 
     def group(some: list[slice]) -> list[T]:
