@@ -330,8 +330,8 @@ def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple
 def _ascended(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Dual coordinate ascent until the duality gap on the support, where strong duality holds, is within `rtol`.
 
-    Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work: under a smooth loss,
-    where it is fast, as soon as the gap falls too slowly for those that are left.
+    Where that takes too many epochs (a ridge that is weak for the data), Newton's method ends the work: under a smooth loss, where
+    it is fast, as soon as the gap falls too slowly for those that are left.
     """
     problem, part, loss, rtol = objective.problem, objective.part, objective.problem.loss, max(rtol, 1e-10)
     best = objective.model(x, b)

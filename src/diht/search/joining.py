@@ -112,7 +112,8 @@ class Effort:
         return _PER_BYTE * design.nbytes * reads
 
     def pay(self) -> None:
-        """Note that the work since the last time has led to something."""
+        """Note that the work since the last time has led to something: a proof may take as much more."""
+        self.proof += self.idle
         self.idle = 0.0
 
     def takes_on(self, entries: float) -> bool:

@@ -36,7 +36,7 @@ SEARCH_READS = 50.0  # of X by one search, besides as many as all the work befor
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
 # Limit of what is done in vain in the search for better swaps: about three seconds, and a part of the reads of X before; of a proof
-# that none is better three seconds and as much as all the work before.
+# that none is better three seconds and as much as all the work before, that of swaps that gained included.
 _PATIENCE, _IN_VAIN = 4e7, 0.25
 _ALWAYS_SEARCHED = 300  # features of a model up to which it is searched however small the gap
 
