@@ -1,4 +1,4 @@
-"""What a path over many k costs, beside the fit at the largest of them: medians of ratios measured in turn.
+"""What a path over many k costs, beside the fit at the largest: processor seconds of one thread, medians of ratios in turn.
 
     python benchmarks/path.py --data FOLDER
 
@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import process_time
 from typing import Any
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy
 sys.path.insert(0, str(Path(__file__).parent / "comparison"))  # which knows the way to this folder, too
 
 from benchmark_utils.data import genes
@@ -44,20 +45,21 @@ def cases(data: Path | None) -> Iterator[Case]:
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    """How many seconds something takes, and what it returns."""
-    start = perf_counter()
+    """How many processor seconds something takes, and what it returns."""
+    start = process_time()
     result = work()
-    return perf_counter() - start, result
+    return process_time() - start, result
 
 
 def line(case: Case, repeats: int) -> str:
     """One row of the table."""
     name, X, y, loss, lam, ks = case
     estimator = SparseRegressor if loss == "squared" else SparseClassifier
-    fitted = estimator(k=ks[-1], lam=lam, loss=loss, standardize=False)
-    sparse_path(X, y, ks=ks[:2], lams=lam, loss=loss, standardize=False)  # compiles
+    settings = {"loss": loss, "standardize": False, "n_jobs": 1}
+    fitted = estimator(k=ks[-1], lam=lam, **settings)
+    sparse_path(X, y, ks=ks[:2], lams=lam, **settings)  # compiles
     fitted.fit(X, y)
-    follow = partial(sparse_path, X, y, ks=ks, lams=lam, loss=loss, standardize=False)
+    follow = partial(sparse_path, X, y, ks=ks, lams=lam, **settings)
     runs = [(timed(partial(fitted.fit, X, y)), timed(follow)) for _ in range(repeats)]
     fit, whole = (median(seconds for seconds, _ in column) for column in zip(*runs, strict=True))
     ratio = median(path / fit for (fit, _), (path, _) in runs)

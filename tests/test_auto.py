@@ -330,9 +330,8 @@ def test_no_stage_begins_once_the_gap_is_closed() -> None:
     assert asked == []
 
 
-@pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=str)
-def test_a_start_from_a_path_needs_no_starts_as_long_as_it_stands(loss: Loss) -> None:
-    problem = medium(loss)
+def test_a_start_from_a_path_needs_no_starts_as_long_as_it_stands() -> None:
+    problem = medium(Squared())
     best = solve(problem)
     known, poor = (np.asarray(best.w), np.eye(300)[7])
 
@@ -357,9 +356,7 @@ def test_a_start_from_a_path_needs_no_starts_as_long_as_it_stands(loss: Loss) ->
     assert len(for_starts) >= 2
     assert not stages_of(known, Auto(follows_path=True)) & for_starts
     assert stages_of(known, Auto()) >= for_starts
-    late = {"LargerRidge", "Reselection"} & for_starts
-    assert late
-    assert stages_of(poor, Auto(follows_path=True)) >= late
+    assert "LargerRidge" in for_starts & stages_of(poor, Auto(follows_path=True))
 
 
 def test_constraints_that_are_not_plain_get_perturbations_besides_shifts() -> None:

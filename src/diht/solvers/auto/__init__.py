@@ -78,7 +78,7 @@ class Auto(Solver):
     branching : bool
         Whether to branch, within a budget of operations.
     follows_path : bool
-        Whether the start comes from a path: as long as its model stands, stages for first models and further starts do less.
+        Whether the start comes from a path: under the squared loss stages for starts do less, as long as its model stands.
     """
 
     random_state: int = 0

@@ -380,8 +380,6 @@ class LargerRidge(Stage):
 class Reselection(Stage):
     """Forward selection for losses other than the squared one, then swaps."""
 
-    seeks_starts = True
-
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
         return profile.is_small and profile.is_greedy and not profile.problem.loss.is_squared_error

@@ -150,8 +150,8 @@ class AutoState:
 
     @property
     def start_stands(self) -> bool:
-        """Whether the start comes from a path, where models for other k and lam led to it, and nothing better is known."""
-        first = self.first if self.follows_path else None
+        """Whether the start is that of a path of the squared loss, which compares all exchanges, and nothing better is known."""
+        first = self.first if self.follows_path and self.profile.is_quadratic else None
         return first is not None and np.array_equal(self.best.support, first.support)
 
     @property
