@@ -12,7 +12,7 @@ from diht import Problem, solve
 from diht.bounds.duality import primal
 from diht.constraints.groups import constrained
 from diht.design import DenseDesign, as_design
-from diht.losses import Huber, Logistic, Loss, Squared, SquaredHinge
+from diht.losses import Hinge, Huber, Logistic, Loss, Squared, SquaredHinge
 from diht.refit import never
 from diht.result import Status
 from diht.samples import memory
@@ -31,6 +31,7 @@ from diht.solvers.auto.stages import (
     LargerRidge,
     ManyStarts,
     Perturbation,
+    RelaxationAgain,
     RelaxationRounding,
     RelaxationSolution,
     Reselection,
@@ -230,10 +231,10 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
     ),
     EarlyShift: (partial(drawn, Squared(), 61, 42, 6, 0.5, 10.0, 3e-4, 221), "bound", 0.2, partial(medium, Squared())),
     RelaxationSolution: (partial(drawn, Logistic(), 79, 73, 4, 0.9, 10.0, 4e-3, 373), "bound", 0.3, None),
-    RelaxationRounding: (partial(drawn, Huber(), 27, 45, 7, 0.9, 10.0, 6e-3, 167), "objective", 0.5, None),
-    Swaps: (partial(drawn, Huber(), 25, 119, 8, 0.0, 10.0, 1e-3, 326), "objective", 0.5, None),
+    RelaxationRounding: (partial(drawn, Huber(), 21, 66, 8, 0.9, 0.5, 2e-3, 173), "objective", 0.5, None),
+    Swaps: (partial(drawn, Hinge(), 46, 90, 8, 0.0, 0.5, 3e-4, 486), "objective", 0.5, None),
     Shift: (partial(drawn, Squared(), 50, 71, 3, 0.5, 0.5, 1.5, 96), "bound", 0.01, partial(medium, Logistic())),
-    Continuation: (partial(drawn, Huber(), 22, 99, 7, 0.0, 2.0, 1e-3, 32), "objective", 0.1, None),
+    Continuation: (partial(drawn, Huber(), 22, 112, 8, 0.5, 0.5, 1e-2, 473), "objective", 0.1, None),
     LargerRidge: (
         partial(drawn, Squared(), 18, 49, 8, 0.9, 1e4, 1e-4, 385),
         "objective",
@@ -241,13 +242,13 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
         partial(medium, Logistic()),
     ),
     Reselection: (
-        partial(drawn, Logistic(), 38, 29, 7, 0.5, 10.0, 1.8e-3, 61),
+        partial(drawn, Hinge(), 30, 24, 4, 0.5, 10.0, 0.005246931069752093, 1),
         "objective",
-        0.01,
-        partial(medium, Squared()),
+        0.1,
+        partial(medium, Logistic()),
     ),
     Perturbation: (
-        partial(drawn, Logistic(), 48, 91, 5, 0.0, 0.5, 2.2e-3, 319),
+        partial(drawn, Hinge(), 31, 89, 7, 0.5, 0.5, 5e-3, 334),
         "objective",
         0.01,
         partial(medium, Squared()),
@@ -258,6 +259,7 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
         0.01,
         partial(medium, Logistic()),
     ),
+    RelaxationAgain: (partial(drawn, Logistic(), 40, 800, 3, 0.5, 2.0, 1e-2, 1), "bound", 0.05, None),
     SwapOptimality: (rare_words, "objective", 0.01, None),
     Restarts: (words_of_topics, "objective", 0.001, partial(medium, Squared())),
     Branching: (partial(drawn, Logistic(), 60, 15, 4, 0.7, 1.0, 1e-3, 5), "bound", 0.01, None),
@@ -291,7 +293,10 @@ def test_a_stage_helps_where_it_applies(kind: type[Stage], monkeypatch: pytest.M
     if kind is Restarts:  # as if X were too large to be formed
         monkeypatch.setattr(memory, "_MOST_ENTRIES", 0.0)
     problem = draw()
-    state, stage = run_before(problem, kind)
+    with monkeypatch.context() as before:
+        if kind is RelaxationAgain:  # as if the incumbent had been a poor one
+            before.setattr(relaxation_run, "_HOPELESS", np.inf)
+        state, stage = run_before(problem, kind)
     assert stage.applies(state.profile)
     assert elsewhere is None or not stage.applies(Profile(elsewhere()))
     before = figures(state)
@@ -399,7 +404,7 @@ def test_a_hopeless_relaxation_is_left_where_no_tree_follows(monkeypatch: pytest
         return sum(one is problem for one in steps)
 
     assert steps_of(branchable=True, hopeless=1.0) == steps_of(branchable=False, hopeless=0.0) > 1
-    assert steps_of(branchable=False, hopeless=1.0) == 1
+    assert steps_of(branchable=False, hopeless=np.inf) == 1
 
 
 @pytest.mark.parametrize("n", [399, 400, 401, 599, 601, 799, 800, 1300])

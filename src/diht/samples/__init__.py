@@ -3,6 +3,7 @@
 from diht.samples.base import Curvatures, Intercept, Rows, Samples, added
 from diht.samples.blocks import BlockSamples
 from diht.samples.descents import Descents, Optimum
+from diht.samples.greedy import Greedy
 from diht.samples.lines import Along, Lines
 from diht.samples.memory import MemorySamples, null_intercept
 from diht.samples.partition import Blocks, check_blocks
@@ -17,6 +18,7 @@ __all__ = [
     "Curvatures",
     "Descents",
     "Found",
+    "Greedy",
     "Intercept",
     "Lines",
     "MemorySamples",

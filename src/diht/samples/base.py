@@ -28,6 +28,7 @@ from diht.numerics.arrays import Indices, Vector
 from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.central_path import EndOfPath
 from diht.samples.descents import Descents
+from diht.samples.greedy import Greedy
 from diht.samples.intercept import added, balanced, best_intercept
 from diht.samples.lines import Lines
 from diht.samples.partition import Blocks
@@ -274,6 +275,10 @@ class Samples(ABC):
 
     def descents(self, loss: Loss, lam: float, fit_intercept: bool) -> Descents | None:
         """Return compiled local searches; None where rows are apart, X is not small, or a loss has no compiled curvature."""
+        return None
+
+    def greedy(self, loss: Loss, lam: float, fit_intercept: bool) -> Greedy | None:
+        """Return local searches in plain numpy; None where rows are apart or many, or the loss is squared or has kinks."""
         return None
 
     @abstractmethod

@@ -20,6 +20,7 @@ from diht.samples.ascent import CoordinateAscent, ProximalAscent
 from diht.samples.base import Chosen, Rows, Samples
 from diht.samples.central_path import EndOfPath, central_path
 from diht.samples.descents import Descents
+from diht.samples.greedy import Greedy
 from diht.samples.intercept import SHORT
 from diht.samples.least_squares import ridge
 from diht.samples.lines import MemoryLines
@@ -30,7 +31,7 @@ __all__ = ["MemorySamples", "null_intercept"]
 
 T = TypeVar("T")
 
-_MOST_ENTRIES = 5e6  # of X, dense, for compiled local searches
+_MOST_ENTRIES = 5e6  # of X, dense, for local searches on all of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +169,14 @@ class MemorySamples(Samples):
         if kernel is None or kernel[1] == 0.0 or float(n) * d > _MOST_ENTRIES or self.design.is_far:
             return None
         return Descents(self.design, np.array([self.y, self.s]), kernel, lam, fit_intercept)
+
+    def greedy(self, loss: Loss, lam: float, fit_intercept: bool) -> Greedy | None:
+        """Return local searches in plain numpy, of few samples and an X whose dense form is small; the squared loss has better."""
+        n, d = self.design.shape
+        small = n <= d and float(n) * d <= _MOST_ENTRIES and not self.design.is_far
+        if not small or not loss.differentiable or loss.is_squared_error:
+            return None
+        return Greedy(self.design, self.y, self.s, loss, lam, fit_intercept)
 
     def holds(self, rows: Rows) -> bool:
         """Tell whether something is an array of as many numbers."""

@@ -26,6 +26,7 @@ from diht.solvers.auto.stages import (
     LargerRidge,
     ManyStarts,
     Perturbation,
+    RelaxationAgain,
     RelaxationRounding,
     RelaxationSolution,
     Reselection,
@@ -48,7 +49,7 @@ STAGES: tuple[Stage, ...] = (
     RowSample(),  # a first model: of many rows, that of some,
     RidgeRounding(),  # of a small X,
     DualRounding(),  # of a large one,
-    ForwardSelection(),  # and under a weak ridge
+    ForwardSelection(),  # and of up to 50 features, grown and swapped
     EarlyShift(),  # squared loss, more samples than features: swaps, a larger ridge from the data's curvature
     RelaxationSolution(),  # the bound of all other problems, and roundings
     RelaxationRounding(),
@@ -56,9 +57,10 @@ STAGES: tuple[Stage, ...] = (
     Shift(),  # squared loss: a larger ridge for the features that screening leaves
     Continuation(),  # further starts while the gap is loose: larger ridges,
     LargerRidge(),  # swaps for larger ridges where lam is negligible,
-    Reselection(),  # forward selection for losses other than the squared one,
+    Reselection(),  # forward selection for losses with kinks,
     Perturbation(),  # restarts without a few features of the incumbent,
     ManyStarts(),  # and searches from many starts in compiled code
+    RelaxationAgain(),  # the bound, where it was left beside a poorer incumbent
     SwapOptimality(),  # swaps until none improves the incumbent, or that takes too long
     Restarts(),  # of text, swaps from several features exchanged at once
     Branching(),  # a search tree within a budget

@@ -10,7 +10,7 @@ import numpy as np
 from diht.problem import Problem
 from diht.relaxation.engines import newton_pays
 from diht.relaxation.gram import can_shift
-from diht.samples import Descents
+from diht.samples import Descents, Greedy
 from diht.search.joining import worth_compiling
 from diht.search.swap_optimality import MOST_GLANCED
 
@@ -137,8 +137,18 @@ class Profile:
 
     @property
     def starts_greedily(self) -> bool:
-        """Whether forward selection comes before the relaxation."""
-        return self.is_greedy and self.has_weak_ridge
+        """Whether forward selection comes before the relaxation: unless that is tight, or a model of some rows is there."""
+        if self.problem.loss.is_squared_error:
+            return self.is_greedy and self.has_weak_ridge
+        problem = self.problem
+        plain = problem.constraint.is_plain and problem.n_targets == 1 and problem.loss.differentiable
+        return self.is_greedy and plain and problem.samples.here and not (problem.design.is_far or self.has_many_rows)
+
+    @cached_property
+    def greedy(self) -> Greedy | None:
+        """Local searches in plain numpy; None where samples are many, or the loss is squared or has kinks."""
+        problem = self.problem
+        return problem.samples.greedy(problem.loss, problem.lam, problem.fit_intercept)
 
     @property
     def has_negligible_ridge(self) -> bool:

@@ -47,6 +47,7 @@ class RelaxationRun:
     refitted: Indices = field(default_factory=lambda: _NONE)
     next_refit: float = np.inf  # reads of X
     resumed: bool = False  # from the solution for some of the rows
+    left: bool = False  # as hopeless beside the incumbent of that time
 
     @classmethod
     def begun(cls, problem: Problem, start: Start, random_state: int) -> RelaxationRun:

@@ -34,6 +34,7 @@ __all__ = [
     "LargerRidge",
     "ManyStarts",
     "Perturbation",
+    "RelaxationAgain",
     "RelaxationRounding",
     "RelaxationSolution",
     "Reselection",
@@ -183,7 +184,7 @@ def _first_step(problem: Problem, state: AutoState) -> Vector:
 
 
 class ForwardSelection(Stage):
-    """Add features one by one, swap, and perturb in a small X, before the relaxation: under a weak ridge that is loose and slow."""
+    """Add features one by one, swap, and perturb in a small X, before the relaxation, which takes longer; unless that is tight."""
 
     seeks_starts = True
 
@@ -193,8 +194,7 @@ class ForwardSelection(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        state.select_forward(state.first_b)
-        yield
+        yield from state.select_forward(state.first_b)
         if state.profile.is_small and state.profile.is_quadratic:  # takes a part of the relaxation's time
             state.search_best()
             yield
@@ -229,7 +229,8 @@ class RelaxationSolution(Stage):
         if relaxation.rounded is None:
             _advance(state)
         while not relaxation.suffices(state.gap):
-            if relaxation.is_hopeless(state.objective) and not _tree_follows(state):
+            relaxation.left = relaxation.is_hopeless(state.objective) and not _tree_follows(state)
+            if relaxation.left:
                 return
             if relaxation.is_worth_a_refit(state.gap):
                 yield from _refit(state, relaxation)
@@ -260,6 +261,16 @@ def _refit(state: AutoState, relaxation: RelaxationRun) -> Iterator[None]:
     if relaxation.is_worth_a_descent(state.gap):
         yield
         state.descend(relaxation.support, fit.w, fit.b)
+
+
+class RelaxationAgain(RelaxationSolution):
+    """Go on with a relaxation that was hopeless beside a poorer incumbent."""
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        assert state.relaxation is not None
+        if state.relaxation.left:
+            yield from super().run(state)
 
 
 class RelaxationRounding(Stage):
@@ -378,16 +389,17 @@ class LargerRidge(Stage):
 
 
 class Reselection(Stage):
-    """Forward selection for losses other than the squared one, then swaps."""
+    """Forward selection for losses with kinks, and under groups and limits, then swaps."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.is_small and profile.is_greedy and not profile.problem.loss.is_squared_error
+        squared = profile.problem.loss.is_squared_error
+        return profile.is_small and profile.is_greedy and not squared and not profile.starts_greedily
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
         if state.exceeds(LOOSE):
-            state.select_forward(0.0)
+            yield from state.select_forward(0.0)
             state.search_best()
             yield
 

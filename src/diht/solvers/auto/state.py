@@ -34,6 +34,7 @@ LOOSE = 1e-3  # relative gap above which further starts are tried, and models of
 PERTURBATIONS = 20  # perturbations in a row without a better model after which a search ends
 SEARCH_READS = 50.0  # of X by one search, besides as many as all the work before it took
 _DESCENT_READS = 20.0  # of X by a descent without perturbations
+_CANDIDATES = 400  # features of a large X among which a model is grown
 REFIT, _ROUGH_REFIT = 1e-9, 1e-6  # relative accuracy of refits, and of those of many features
 # Limit of what is done in vain in the search for better swaps: about three seconds, and a part of the reads of X before; of a proof
 # that none is better three seconds and as much as all the work before, that of swaps that gained included.
@@ -245,11 +246,13 @@ class AutoState:
         perturbations: int = PERTURBATIONS,
         stop: Callable[[], bool] | None = None,
         pool: Pool | None = None,
+        **limits: int,
     ) -> Fit:
         """Search from a support of this problem, or of one with another constraint or ridge."""
         pool, stop, part = self.pool if pool is None else pool, stop or self.stop, _Part.of(problem, support)
         found = pool if part is None else Pool(pool.capacity)
         settings: dict[str, Any] = {"perturbations": perturbations, "random_state": self.random_state, "stop": stop}
+        settings |= limits
         if part is None:
             try:
                 return swap_search(problem, support, w, b, pool=found, **settings)
@@ -303,11 +306,25 @@ class AutoState:
         restarted(undecided, best, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
         return self.objective < best.objective
 
-    def select_forward(self, b: Intercept) -> None:
-        """Add features one by one, then swap, from an intercept."""
-        nothing = np.empty(0, dtype=np.int64)
-        self.swap(self.problem, nothing, None, b, 0, self.budget.within(SEARCH_READS))
+    def select_forward(self, b: Intercept) -> Iterator[None]:
+        """Add features one by one, then swap, from an intercept; yield after either."""
+        problem, nothing, greedy = self.problem, np.empty(0, dtype=np.int64), self.profile.greedy
+        if greedy is None:
+            stop = self.budget.within(SEARCH_READS)
+            fit = self.swap(problem, nothing, None, b, 0, stop, max_swaps=0, candidates=_CANDIDATES)
+            yield
+            self.swap(problem, fit.support, fit.w, fit.b, 0, stop, candidates=_CANDIDATES)
+        else:
+            d = problem.shape[1]
+            m, inside, outside = problem.constraint.free(d)
+            closed = np.isin(np.arange(d), outside)
+            grown = greedy.fitted(inside, np.zeros(len(inside)), float(b), REFIT)
+            grown = greedy.grown(grown, min(m + len(inside), d - len(outside)), closed)
+            self.fit(*grown.model(d))
+            yield
+            self.fit(*greedy.swapped(grown, len(inside), closed, self.stop).model(d))
         self.descended.add(self.best.support.tobytes())
+        yield
 
     def _screening(self) -> Screening:
         """Screen the features by the best bound, once."""
