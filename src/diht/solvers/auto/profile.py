@@ -137,12 +137,13 @@ class Profile:
 
     @property
     def starts_greedily(self) -> bool:
-        """Whether forward selection comes before the relaxation: unless that is tight, or a model of some rows is there."""
+        """Whether forward selection comes before the relaxation: where that is loose, and under other smooth losses."""
         if self.problem.loss.is_squared_error:
             return self.is_greedy and self.has_weak_ridge
         problem = self.problem
         plain = problem.constraint.is_plain and problem.n_targets == 1 and problem.loss.differentiable
-        return self.is_greedy and plain and problem.samples.here and not (problem.design.is_far or self.has_many_rows)
+        near = self.is_small or (problem.samples.here and not problem.design.is_far)
+        return self.is_greedy and plain and near and not self.has_many_rows
 
     @cached_property
     def greedy(self) -> Greedy | None:
