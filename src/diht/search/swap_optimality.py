@@ -153,6 +153,8 @@ class _Search:
         With a breadth given there are glances of that alone.
         """
         waiting, proves = self.units(fit), glance is None
+        if len(waiting) > MOST_GLANCED and not self.effort.takes_on(len(waiting) * self.fit_cost(len(fit.support))):
+            return SwapOptimum(fit, np.inf)
         provable = proves
         seen = proved = 0  # units in a row that were left out in vain, and thoroughly
         while waiting:
@@ -259,13 +261,17 @@ class _Search:
                 return other
         return None
 
+    def fit_cost(self, size: int) -> float:
+        """Return the effort of a fit of so many features."""
+        return _CALLS + self.per_entry * float(self.problem.shape[0]) * (size + 1)
+
     def ended(self) -> bool:
         """Whether no more may be done."""
         return self.effort.is_spent or self.stop()
 
     def fit(self, support: Indices, w: Vector, b: Intercept) -> Fit:
         """Return the best model on some features, well within the tolerance for swaps."""
-        self.effort.spend(_CALLS + self.per_entry * float(self.problem.shape[0]) * (len(support) + 1))
+        self.effort.spend(self.fit_cost(len(support)))
         fit = refit(self.problem, support, w, b, 1e-2 * self.rtol)
         if self.pool is not None:
             self.pool.add(fit)
