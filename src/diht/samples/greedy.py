@@ -21,10 +21,7 @@ __all__ = ["Greedy", "Grown"]
 
 _NEAR, _FITTED = 20, 4  # features that promise most, and those of them that are fitted in the place of one that leaves
 _STEPS, _SHORTEST = 8, 1e-8  # of Newton's method, and the length of one below which there is none
-_ROUGH, _FINE = (
-    1e-3,
-    1e-5,
-)  # of the objective: accuracy of models on the way, and of one that takes the place of another
+_ROUGH, _FINE = 1e-3, 1e-5  # of the objective: accuracy on the way, and of a model that takes the place of another
 _GAIN = 1e-6  # of the objective: what a swap lowers it by at least
 _FLAT = 1e-12  # curvature of the intercept, relative to all, where the loss has none
 _ARMIJO = 1e-4  # share of the fall that Newton's step promises, for each unit of its length, that it must bring
