@@ -876,3 +876,15 @@ def test_products_of_large_matrices_in_threads(order: str, n_threads: int) -> No
     for found, expected in ((u, X @ w), (design.matvec(w), X @ w), (g, X.T @ c), (design.rmatvec(c), X.T @ c)):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
     assert design.passes == 3.0
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+@pytest.mark.parametrize("centred", [False, True])
+def test_curvatures_in_threads(n_threads: int, centred: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, c = rng.standard_normal((50_000, 6)), rng.random(50_000)
+    A = X - (c @ X / c.sum()) if centred else X
+    found = DenseDesign(X, n_threads).curvature(c, c @ X / c.sum() if centred else None)
+    H = (A.T * c) @ A
+    np.testing.assert_allclose(found.gram_rows(np.array([4, 1])), H[[4, 1]], rtol=1e-12, atol=1e-9)
+    np.testing.assert_allclose(found.gram_diagonal(), np.diag(H), rtol=1e-12)

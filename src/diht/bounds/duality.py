@@ -354,10 +354,10 @@ class _DualSums(NamedTuple):
             return cls(False, *[np.nan] * 6)
         c, conjugate = s * alpha, loss.conjugate(alpha, y)
         # Summed pairwise: the error of a dot product grows with the number of samples.
-        sums = float(np.sum(s * conjugate)), float(s @ loss.conjugate_terms(alpha, y, conjugate))
+        sums = float(np.sum(s * conjugate)), float(np.dot(s, loss.conjugate_terms(alpha, y, conjugate)))
         if loss.coupled or not balances:
             return cls(True, _norm(c), *sums, 0.0, 0.0, 0.0)
-        above = float(s @ np.maximum(loss.conjugate(np.zeros_like(y), y) - conjugate, 0.0))
+        above = float(np.dot(s, np.maximum(loss.conjugate(np.zeros_like(y), y) - conjugate, 0.0)))
         return cls(True, _norm(c), *sums, float(c[c > 0].sum()), -float(c[c < 0].sum()), above)
 
     @classmethod

@@ -137,7 +137,7 @@ class DenseDesign(StoredDesign):
         if rows is None and self.dtype == np.float64:
             self._passes += 1.0
             c = np.asarray(c, dtype=np.float64)
-            return _total(self._in_parts(lambda i, j: c[i:j] @ self._X[i:j], PRODUCT_PER_THREAD))
+            return _total(self._in_parts(lambda i, j: np.dot(c[i:j], self._X[i:j]), PRODUCT_PER_THREAD))
         return super().rmatvec(c, rows)
 
     def matvec_rmatvec(self, w: Vector, c: Vector) -> tuple[Vector, Vector]:
@@ -166,7 +166,7 @@ class DenseDesign(StoredDesign):
             for begin in range(start, stop, step):
                 rows = slice(begin, min(begin + step, stop))
                 np.dot(A[rows], right, out=product[rows])
-                total += left[rows] @ A[rows]
+                total += np.dot(left[rows], A[rows])
             return total
 
         return product, _total(self._in_parts(part, n=n))
@@ -227,7 +227,7 @@ class DenseDesign(StoredDesign):
                 else:
                     np.subtract(self._X[rows], center, out=A)
                     A *= root[rows]
-                H += A.T @ A  # the same operand twice: BLAS computes one triangle only
+                H += np.dot(A.T, A)  # the same operand twice: BLAS computes one triangle only
             return H
 
         if d > MANY_COLUMNS:
@@ -242,11 +242,14 @@ class DenseDesign(StoredDesign):
 
     def curvature(self, c: Vector, center: Vector | None = None) -> Curvature:
         """Return what gives the Hessian row by row."""
-        return Curvature(self._centred(center), c)
+        return Curvature(self._centred(center), c, self.n_threads)
 
     def _centred(self, center: Vector | None) -> Vector:
-        X = np.asarray(self._X, dtype=np.float64)
-        return X if center is None else X - center
+        if center is None:
+            return np.asarray(self._X, dtype=np.float64)
+        out = np.empty_like(self._X, dtype=np.float64)
+        self._in_parts(lambda i, j: np.subtract(self._X[i:j], center, out=out[i:j]))
+        return out
 
     def weighted_gram(self, c: Vector) -> Vector:
         """Compute ``X' diag(c) X``."""
@@ -305,7 +308,7 @@ class DenseDesign(StoredDesign):
         return norms
 
     def _left(self, s: Vector, center: Vector) -> Vector:
-        return self._summed(lambda chunk, rows: s[rows] @ np.subtract(chunk, center, out=chunk))
+        return self._summed(lambda chunk, rows: np.dot(s[rows], np.subtract(chunk, center, out=chunk)))
 
     def _spread(self, s: Vector, center: Vector | None) -> Vector:
         if self._by_rows and self._is_long:
@@ -314,7 +317,7 @@ class DenseDesign(StoredDesign):
         def squares(chunk: Vector, rows: slice) -> Vector:
             if center is not None:
                 chunk -= center
-            return np.asarray(s[rows] @ np.square(chunk, out=chunk))
+            return np.asarray(np.dot(s[rows], np.square(chunk, out=chunk)))
 
         return self._summed(squares)
 
@@ -324,7 +327,7 @@ class DenseDesign(StoredDesign):
 
         def sums(chunk: Vector, rows: slice) -> Vector:
             chunk -= center
-            return np.array([s[rows] @ chunk, s[rows] @ np.square(chunk, out=chunk)])
+            return np.array([np.dot(s[rows], chunk), np.dot(s[rows], np.square(chunk, out=chunk))])
 
         left, spread = self._summed(sums, 2)
         return left, spread
@@ -377,14 +380,16 @@ def _total(sums: list[Vector]) -> Vector:
 class Curvature(DenseDesign):
     """A matrix A, with weights c, of which rows of A'CA are wanted, C the diagonal matrix of c."""
 
-    def __init__(self, A: Vector, c: Vector) -> None:
-        super().__init__(A)
+    def __init__(self, A: Vector, c: Vector, n_threads: int) -> None:
+        super().__init__(A, n_threads)
         self.c = c
 
     def gram_rows(self, chosen: Index) -> Vector:
         """Return some rows of A'CA, with one read of A."""
         self._passes += 1.0
-        return np.asarray((self._X[:, chosen].T * self.c) @ self._X)
+        return _total(
+            self._in_parts(lambda i, j: np.dot(self._X[i:j, chosen].T * self.c[i:j], self._X[i:j])),
+        )
 
     def charge(self, design: Design) -> None:
         """Count what has been read of A as its fraction of X."""
@@ -392,4 +397,6 @@ class Curvature(DenseDesign):
 
     def gram_diagonal(self) -> Vector:
         """Return the diagonal of A'CA."""
-        return np.asarray(np.einsum("i,ij,ij->j", self.c, self._X, self._X))
+        return _total(
+            self._in_parts(lambda i, j: np.einsum("i,ij,ij->j", self.c[i:j], self._X[i:j], self._X[i:j])),
+        )

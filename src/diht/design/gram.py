@@ -249,11 +249,11 @@ def _dense_products(part: Design, target: Vector, s: Vector, new: int) -> Produc
             Z, r = part.toarray(None if len(rows) == n else rows), root[rows] * target[rows]
             Z *= root[rows, None]
             # The same operand twice: BLAS then computes one triangle only.
-            product = Z.T @ Z if new == 0 else Z.T @ Z[:, new:]
+            product = np.dot(Z.T, Z if new == 0 else Z[:, new:])
             columns[:] = product if start == first else columns + product
-            own += np.append(r @ Z, r @ r)
-            squares += np.append(np.einsum("ij,ij->j", Z, Z), r @ r)
-            left += np.append(root[rows] @ Z, root[rows] @ r)
+            own += np.append(np.dot(r, Z), np.dot(r, r))
+            squares += np.append(np.einsum("ij,ij->j", Z, Z), np.dot(r, r))
+            left += np.append(np.dot(root[rows], Z), np.dot(root[rows], r))
         return [columns, own, squares, left]
 
     many, n_blocks = d > MANY_COLUMNS, -(-n // step)

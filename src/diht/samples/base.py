@@ -133,7 +133,7 @@ class Samples(ABC):
 
     def total(self, f: Callable[..., Any], *rows: Rows) -> float:
         """Return ``sum_i s_i f(y_i, rows_i)``."""
-        return added(self.each(lambda y, s, *parts: float(s @ f(y, *parts)), *rows))
+        return added(self.each(lambda y, s, *parts: float(np.dot(s, f(y, *parts))), *rows))
 
     def largest(self, f: Callable[..., Any], *rows: Rows) -> float:
         """Return ``max_i f(y_i, rows_i)``."""
@@ -181,7 +181,7 @@ class Samples(ABC):
 
     def drift(self, h: Rows, change: Rows) -> Any:
         """Return how far the best intercept moves with the margins, by a quadratic of curvatures h."""
-        sums = self.each(lambda y, s, h, v: (float(s @ h), float(s @ (h * v))), h, change)
+        sums = self.each(lambda y, s, h, v: (float(np.dot(s, h)), float(np.dot(s, h * v))), h, change)
         total, moved = map(added, zip(*sums, strict=True))
         return -moved / total if total > 0.0 else 0.0
 
@@ -296,7 +296,7 @@ class Samples(ABC):
 
         def sums(y: Vector, s: Vector, u: Vector) -> tuple[float, float]:
             slopes = loss.derivative(u + b, y)
-            return float(s @ slopes), float(s @ np.abs(slopes))
+            return float(np.dot(s, slopes)), float(np.dot(s, np.abs(slopes)))
 
         slope, size = map(added, zip(*self.each(sums, u), strict=True))
         return slope, size, None
@@ -435,7 +435,7 @@ class Samples(ABC):
         """Return the losses of margins at some steps along a line."""
 
         def losses(y: Vector, s: Vector, u: Vector, v: Vector) -> Vector:
-            return np.stack([s @ loss.value(u + size * v, y) for size in sizes.tolist()])
+            return np.stack([np.dot(s, loss.value(u + size * v, y)) for size in sizes.tolist()])
 
         return np.asarray(np.sum(self.each(losses, u, change), axis=0))
 

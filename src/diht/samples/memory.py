@@ -281,11 +281,13 @@ class MemorySamples(Samples):
 
     def margins(self, w: Vector, b: float = 0.0, support: Indices | None = None) -> Rows:
         """Compute ``X w + b``."""
-        return self.design.matvec(w, support=support) + b
+        u = self.design.matvec(w, support=support)
+        u += b
+        return u
 
     def pull(self, alpha: Rows) -> Vector:
         """Compute ``X'(s alpha)``."""
-        return self.design.rmatvec(self.s * alpha)
+        return self.design.rmatvec(self.map(lambda y, s, a: s * a, alpha))
 
     def margins_and_pull(self, w: Vector, alpha: Rows) -> tuple[Rows, Vector]:
         """Compute ``X w`` and ``X'(s alpha)`` with one read of X."""
