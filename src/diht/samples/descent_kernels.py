@@ -17,7 +17,6 @@ Effort is counted in numbers that are multiplied and added, and in losses, which
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,10 @@ from diht.design.kernels import (
     dot,
     ends_of,
     jit,
+    jit_inlined,
     jit_reassociated,
-    logistic_probability,
 )
+from diht.samples.logistic_kernels import decayed, log_above_one
 from diht.samples.walk_kernels import solve_definite
 
 _DESCENT, _SHORTEST = 1e-4, 1e-6  # share of what a step promises that it must keep, and the shortest step
@@ -47,27 +47,62 @@ _LOSS = 20.0  # effort of a loss with its derivatives
 # Sums over the samples
 
 
-@jit
-def loss_at(u: float, y: float, loss: Array) -> tuple[float, float, float]:
-    """Return the loss of a margin, its slope and its curvature."""
-    if loss[0] == LOGISTIC:
-        p, z = logistic_probability(y * u), -y * u
-        return max(z, 0.0) + math.log1p(math.exp(-abs(z))), -y * p, p * (1.0 - p)
-    low, high = ends_of(y, int(loss[0]), loss[2], loss[3])
-    free = (u - y) / loss[1]
-    a = clip(free, low, high)
-    return a * (u - y) - 0.5 * loss[1] * a * a, a, 1.0 / loss[1] if low < free < high else 0.0
+@jit_inlined
+def logistic_at(u: float, y: float) -> tuple[float, float, float]:
+    """Return the logistic loss of a margin, its slope and its curvature."""
+    m = y * u
+    e = decayed(abs(m))
+    share = 1.0 / (1.0 + e)
+    p = e * share if m >= 0.0 else share
+    return max(-m, 0.0) + log_above_one(e), -y * p, e * share * share
 
 
-@jit
+@jit_inlined
+def piece_at(u: float, y: float, code: int, mu: float, low: float, high: float) -> tuple[float, float, float]:
+    """Return the same of a loss whose conjugate is a parabola on an interval."""
+    bottom, top = ends_of(y, code, low, high)
+    free = (u - y) / mu
+    a = clip(free, bottom, top)
+    return a * (u - y - 0.5 * mu * a), a, 1.0 / mu if bottom < free < top else 0.0
+
+
+@jit_reassociated
 def weigh(u: Array, data: Any, slopes: Array, curvatures: Array) -> float:
     """Write the weighted slopes and curvatures of the losses of some margins; return the sum of the losses."""
-    targets, total = data[1], 0.0
-    for i in range(u.size):
-        value, a, c = loss_at(u[i], targets[0, i], data[3])
-        slopes[i], curvatures[i] = targets[1, i] * a, targets[1, i] * c
-        total += targets[1, i] * value
-    return total
+    y, s, total = data[1][0], data[1][1], 0.0
+    if data[3][0] == LOGISTIC:
+        for i in range(u.size):
+            value, a, c = logistic_at(u[i], y[i])
+            slopes[i], curvatures[i] = s[i] * a, s[i] * c
+            total += s[i] * value
+    else:
+        code, mu, low, high = int(data[3][0]), data[3][1], data[3][2], data[3][3]
+        for i in range(u.size):
+            value, a, c = piece_at(u[i], y[i], code, mu, low, high)
+            slopes[i], curvatures[i] = s[i] * a, s[i] * c
+            total += s[i] * value
+    return float(total)
+
+
+@jit_reassociated
+def sums_along(t: float, x: Array, u: Array, data: Any) -> tuple[float, float, float]:
+    """Return the sum of the losses where a feature has the coefficient t besides, its slope and its curvature in t."""
+    y, s = data[1][0], data[1][1]
+    total = slope = curvature = 0.0
+    if data[3][0] == LOGISTIC:
+        for i in range(u.size):
+            value, a, c = logistic_at(u[i] + t * x[i], y[i])
+            total += s[i] * value
+            slope += s[i] * x[i] * a
+            curvature += s[i] * x[i] * x[i] * c
+    else:
+        code, mu, low, high = int(data[3][0]), data[3][1], data[3][2], data[3][3]
+        for i in range(u.size):
+            value, a, c = piece_at(u[i] + t * x[i], y[i], code, mu, low, high)
+            total += s[i] * value
+            slope += s[i] * x[i] * a
+            curvature += s[i] * x[i] * x[i] * c
+    return total, slope, curvature
 
 
 @jit_reassociated
@@ -77,6 +112,16 @@ def weighted_dot(a: Array, b: Array, c: Array) -> float:
     for i in range(a.size):
         total += a[i] * b[i] * c[i]
     return total
+
+
+@jit_reassociated
+def slope_and_curvature(x: Array, slopes: Array, curvatures: Array) -> tuple[float, float]:
+    """Return the sums of the slopes times x, and of the curvatures times its squares."""
+    g = h = 0.0
+    for i in range(x.size):
+        g += slopes[i] * x[i]
+        h += curvatures[i] * x[i] * x[i]
+    return g, h
 
 
 @jit
@@ -168,18 +213,12 @@ def least_along(j: Integer, g: float, h: float, base: float, u: Array, data: Any
 
     The slope at first is g, the curvature h, the loss of all samples the base.
     """
-    XT, targets, _, loss, ridges = data
-    ridge, effort = ridges[j], 0.0
+    ridge, effort = data[4][j], 0.0
     bottom, top = min(-g / ridge, 0.0), max(-g / ridge, 0.0)
     t, least, kept = -g / h, 0.0, 0.0
     for _ in range(_LINE_STEPS):
-        change, slope, curvature = 0.5 * ridge * t * t - base, ridge * t, ridge
-        for i in range(u.size):
-            x, s = XT[j, i], targets[1, i]
-            value, a, c = loss_at(u[i] + t * x, targets[0, i], loss)
-            change += s * value
-            slope += s * x * a
-            curvature += s * x * x * c
+        total, slope, curvature = sums_along(t, data[0][j], u, data)
+        change, slope, curvature = total - base + 0.5 * ridge * t * t, slope + ridge * t, curvature + ridge
         effort += _LOSS * u.size
         if change < least:
             least, kept = change, t
@@ -239,14 +278,15 @@ def find_promising(m: Integer, barred: Array, data: Any, model: Any, found: Any,
     base, n, effort = weigh(u, data, slopes, curvatures), 0, float(XT.size)
     for j in range(len(XT)):
         if not barred[j]:
-            g, h = dot(XT[j], slopes, u.size), weighted_dot(XT[j], XT[j], curvatures)
+            g, h = slope_and_curvature(XT[j], slopes, curvatures)
             promise = -g * g / (h + ridges[j])
             if n < near.size or promise < promises[n - 1]:
                 insert(j, promise, n, near, promises)
                 n = min(n + 1, near.size)
     for i in range(n):
         j = near[i]
-        g, h = dot(XT[j], slopes, u.size), weighted_dot(XT[j], XT[j], curvatures) + ridges[j]
+        g, h = slope_and_curvature(XT[j], slopes, curvatures)
+        h += ridges[j]
         change, t[j], work = least_along(j, g, h, base, u, data)
         count = min(i, features.shape[1])
         insert(j, change, count, features[0], values[0])

@@ -108,8 +108,8 @@ class Descents:
 
     def ridge(self, features: Indices, lam: float) -> Vector:
         """Return how much each of some features contributes to the ridge regression of the targets on them."""
-        X, y = self._centred
-        w = ridge(X.columns(features), y, self.targets[1], 0.5 * lam)
+        columns = self._data[0][features] * self.norms[features, np.newaxis]
+        w = ridge(DenseDesign(columns.T), self._centred[1], self.targets[1], 0.5 * lam)
         return np.zeros(len(features)) if w is None else np.abs(w) * self.norms[features]
 
     def descend(self, start: Indices, n_fixed: int, size: int, masks: tuple[Mask, Mask], most: float) -> Optimum:
