@@ -21,18 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from diht.design.kernels import (
-    LOGISTIC,
-    Array,
-    Integer,
-    clip,
-    dot,
-    ends_of,
-    jit,
-    jit_inlined,
-    jit_reassociated,
-)
-from diht.samples.logistic_kernels import decayed, log_above_one
+from diht.design.kernels import Array, Integer, dot, jit, jit_reassociated
+from diht.samples.loss_kernels import sums_along, weigh
 from diht.samples.walk_kernels import solve_definite
 
 _DESCENT, _SHORTEST = 1e-4, 1e-6  # share of what a step promises that it must keep, and the shortest step
@@ -45,64 +35,6 @@ _LOSS = 20.0  # effort of a loss with its derivatives
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Sums over the samples
-
-
-@jit_inlined
-def logistic_at(u: float, y: float) -> tuple[float, float, float]:
-    """Return the logistic loss of a margin, its slope and its curvature."""
-    m = y * u
-    e = decayed(abs(m))
-    share = 1.0 / (1.0 + e)
-    p = e * share if m >= 0.0 else share
-    return max(-m, 0.0) + log_above_one(e), -y * p, e * share * share
-
-
-@jit_inlined
-def piece_at(u: float, y: float, code: int, mu: float, low: float, high: float) -> tuple[float, float, float]:
-    """Return the same of a loss whose conjugate is a parabola on an interval."""
-    bottom, top = ends_of(y, code, low, high)
-    free = (u - y) / mu
-    a = clip(free, bottom, top)
-    return a * (u - y - 0.5 * mu * a), a, 1.0 / mu if bottom < free < top else 0.0
-
-
-@jit_reassociated
-def weigh(u: Array, data: Any, slopes: Array, curvatures: Array) -> float:
-    """Write the weighted slopes and curvatures of the losses of some margins; return the sum of the losses."""
-    y, s, total = data[1][0], data[1][1], 0.0
-    if data[3][0] == LOGISTIC:
-        for i in range(u.size):
-            value, a, c = logistic_at(u[i], y[i])
-            slopes[i], curvatures[i] = s[i] * a, s[i] * c
-            total += s[i] * value
-    else:
-        code, mu, low, high = int(data[3][0]), data[3][1], data[3][2], data[3][3]
-        for i in range(u.size):
-            value, a, c = piece_at(u[i], y[i], code, mu, low, high)
-            slopes[i], curvatures[i] = s[i] * a, s[i] * c
-            total += s[i] * value
-    return float(total)
-
-
-@jit_reassociated
-def sums_along(t: float, x: Array, u: Array, data: Any) -> tuple[float, float, float]:
-    """Return the sum of the losses where a feature has the coefficient t besides, its slope and its curvature in t."""
-    y, s = data[1][0], data[1][1]
-    total = slope = curvature = 0.0
-    if data[3][0] == LOGISTIC:
-        for i in range(u.size):
-            value, a, c = logistic_at(u[i] + t * x[i], y[i])
-            total += s[i] * value
-            slope += s[i] * x[i] * a
-            curvature += s[i] * x[i] * x[i] * c
-    else:
-        code, mu, low, high = int(data[3][0]), data[3][1], data[3][2], data[3][3]
-        for i in range(u.size):
-            value, a, c = piece_at(u[i] + t * x[i], y[i], code, mu, low, high)
-            total += s[i] * value
-            slope += s[i] * x[i] * a
-            curvature += s[i] * x[i] * x[i] * c
-    return total, slope, curvature
 
 
 @jit_reassociated
@@ -180,7 +112,7 @@ def fit_members(m: Integer, target: float, data: Any, model: Any, room: Any) -> 
     _, Z, ridges, x, u = model
     _, right, _, step, slopes, curvatures, moved, along = room
     combined(m, x, x[m], Z, u)
-    now, effort = weigh(u, data, slopes, curvatures) + penalty(m, ridges, x), 0.0
+    now, effort = weigh(u, data[1][0], data[1][1], data[3], slopes, curvatures) + penalty(m, ridges, x), 0.0
     for _ in range(_STEPS):
         promise = newton_direction(m, data, model, room)
         effort += u.size * (0.5 * m * m + 3.0 * m + 2.0 * _LOSS)
@@ -193,7 +125,7 @@ def fit_members(m: Integer, target: float, data: Any, model: Any, room: Any) -> 
                 step[j] = x[j] + size * right[j]
             for i in range(u.size):
                 moved[i] = u[i] + size * along[i]
-            new = weigh(moved, data, slopes, curvatures) + penalty(m, ridges, step)
+            new = weigh(moved, data[1][0], data[1][1], data[3], slopes, curvatures) + penalty(m, ridges, step)
             if new <= now - _DESCENT * size * promise:
                 break
             size *= 0.5
@@ -217,7 +149,7 @@ def least_along(j: Integer, g: float, h: float, base: float, u: Array, data: Any
     bottom, top = min(-g / ridge, 0.0), max(-g / ridge, 0.0)
     t, least, kept = -g / h, 0.0, 0.0
     for _ in range(_LINE_STEPS):
-        total, slope, curvature = sums_along(t, data[0][j], u, data)
+        total, slope, curvature = sums_along(t, data[0][j], u, data[1][0], data[1][1], data[3])
         change, slope, curvature = total - base + 0.5 * ridge * t * t, slope + ridge * t, curvature + ridge
         effort += _LOSS * u.size
         if change < least:
@@ -275,7 +207,7 @@ def find_promising(m: Integer, barred: Array, data: Any, model: Any, found: Any,
     XT, _, _, _, ridges = data
     near, promises, features, values, t = found
     u, slopes, curvatures = model[4], room[4], room[5]
-    base, n, effort = weigh(u, data, slopes, curvatures), 0, float(XT.size)
+    base, n, effort = weigh(u, data[1][0], data[1][1], data[3], slopes, curvatures), 0, float(XT.size)
     for j in range(len(XT)):
         if not barred[j]:
             g, h = slope_and_curvature(XT[j], slopes, curvatures)

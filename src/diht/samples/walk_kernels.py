@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from diht.design.kernels import LOGISTIC, Array, Integer, clip, dot, dual_step, ends_of, jit, jit_reassociated
+from diht.samples.loss_kernels import logistic_at, piece_at, slopes_and_curvatures, sums_along
 
 _OUTSIDE = 1e-14  # relative distance to F that is rounding
 _NEAR = 0.8  # share of the reach up to which a bound on the answer will do
@@ -356,19 +357,26 @@ def curvature_along(x: Array, at: Array, lam: float, samples: Array) -> float:
     return float(total)
 
 
-@jit
+@jit_reassociated
 def slope_along(x: Array, at: Array, t: float, model: Any) -> tuple[float, float, float]:
     """Return how the objective changes by a coefficient t of a column alone, its slope there and its curvature."""
-    samples, lam, loss = model[0], model[3][1], model[4]
+    (u, alpha, _, conjugate, y, s), lam, loss = model[0], model[3][1], model[4]
     change, slope, curvature = 0.5 * lam * t * t, lam * t, lam
-    for p in range(len(at)):
-        i = at[p]
-        s, y, u = samples[5, i], samples[4, i], samples[0, i]
-        v = u + t * x[p]
-        a = dual_step(3, 0.0, v, y, 0.0, int(loss[0]), loss[1], loss[2], loss[3])
-        change += s * (v * a - conjugate_at(a, y, loss) - u * samples[1, i] + samples[3, i])
-        slope += s * x[p] * a
-        curvature += s * x[p] * x[p] * weight_at(a, y, _AT_BORDER, loss)
+    if loss[0] == LOGISTIC:
+        for p in range(len(at)):
+            i = np.uint64(at[p])
+            value, a, c = logistic_at(u[i] + t * x[p], y[i])
+            change += s[i] * (value - u[i] * alpha[i] + conjugate[i])
+            slope += s[i] * x[p] * a
+            curvature += s[i] * x[p] * x[p] * c
+    else:
+        code, mu, low, high = int(loss[0]), loss[1], loss[2], loss[3]
+        for p in range(len(at)):
+            i = np.uint64(at[p])
+            value, a, c = piece_at(u[i] + t * x[p], y[i], code, mu, low, high)
+            change += s[i] * (value - u[i] * alpha[i] + conjugate[i])
+            slope += s[i] * x[p] * a
+            curvature += s[i] * x[p] * x[p] * c
     return change, slope, curvature
 
 
@@ -439,6 +447,17 @@ def solve_definite(H: Array, right: Array) -> bool:
 
 
 @jit
+def list_rows(at: Array, classes: Array, place: Array, listed: Array, n: Integer) -> Integer:
+    """Add the rows of Y that some samples have to a list of n, each once, and note their places; return how many it then has."""
+    for i in at:
+        row = classes[i]
+        if place[row] < 0:
+            place[row], listed[n] = n, row
+            n += 1
+    return n
+
+
+@jit
 def newton_step(
     at: Array,
     x: Array,
@@ -446,6 +465,7 @@ def newton_step(
     g_own: float,
     Y: Any,
     model: Any,
+    rows: Any,
     q: Array,
     entries: Array,
     H: Array,
@@ -455,36 +475,44 @@ def newton_step(
 ) -> bool:
     """Write a step of Newton's method for the coefficients q of Y and t; False where its equations cannot be solved.
 
-    The samples ``at`` some rows have their loss, all others a quadratic of curvature c. ``entries`` takes l' - alpha, the curvature
-    and the change of the margin of each row, ``descent`` minus the gradient.
+    The samples ``at`` some rows have their loss, all others a quadratic of curvature c. What they add up to is summed by the rows
+    of Y first, ``rows``. ``entries`` takes l' - alpha, the curvature, the change of the margin, the margin and the target of each
+    sample, ``descent`` minus the gradient.
     """
     samples, equations, vectors, scalars, loss, origin, classes = model
-    n, lam = q.size, scalars[1]
+    place, listed, sums = rows
+    n, lam, count = q.size, scalars[1], len(at)
     r, cross, bent = spare[0], spare[1], spare[2]
     r[:], cross[:], bent[:], H[:] = 0.0, 0.0, 0.0, 0.0
     total, cross_total, bent_total = 0.0, 0.0, 0.0
     common, slope, own = dot(origin, q, n), g_own + lam * t, lam
-    for m in range(len(at)):
-        i, xi = at[m], x[m]
+    for p in range(len(listed)):
+        sums[0, p] = row_dot(Y[0], Y[1], Y[2], listed[p], q, common)
+        sums[1, p], sums[2, p], sums[3, p] = 0.0, 0.0, 0.0
+    for m in range(count):
+        i = at[m]
+        entries[2, m] = sums[0, place[classes[i]]]
+        entries[3, m], entries[4, m] = samples[0, i] + t * x[m] + entries[2, m], samples[4, i]
+    slopes_and_curvatures(entries[3, :count], entries[4, :count], loss, entries[0], entries[1])
+    for m in range(count):
+        i, xi, p = at[m], x[m], place[classes[at[m]]]
         s, c = samples[5, i], samples[2, i]
-        epsilon = row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
-        u = samples[0, i] + t * xi + epsilon
-        a = dual_step(3, 0.0, u, samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
-        delta, curved = a - samples[1, i], weight_at(a, samples[4, i], _AT_BORDER, loss)
-        entries[0, m], entries[1, m], entries[2, m] = delta, curved, epsilon
-        change = s * (delta - c * epsilon)
-        total += change
-        row_add(Y[0], Y[1], Y[2], classes[i], change, r)
-        change = s * (curved - c)
-        if change != 0.0:
-            bent_total += change
-            row_add(Y[0], Y[1], Y[2], classes[i], change, bent)
-            row_outer(Y[0], Y[1], Y[2], classes[i], change, H)
-        if xi != 0.0:
-            slope += s * xi * delta
-            own += s * xi * xi * curved
-            cross_total += s * xi * curved
-            row_add(Y[0], Y[1], Y[2], classes[i], s * xi * curved, cross)
+        entries[0, m] -= samples[1, i]
+        delta, curved = entries[0, m], entries[1, m]
+        sums[1, p] += s * (delta - c * entries[2, m])
+        sums[2, p] += s * (curved - c)
+        sums[3, p] += s * xi * curved
+        slope += s * xi * delta
+        own += s * xi * xi * curved
+    for p in range(len(listed)):
+        i = listed[p]
+        total, bent_total, cross_total = total + sums[1, p], bent_total + sums[2, p], cross_total + sums[3, p]
+        row_add(Y[0], Y[1], Y[2], i, sums[1, p], r)
+        if sums[2, p] != 0.0:
+            row_add(Y[0], Y[1], Y[2], i, sums[2, p], bent)
+            row_outer(Y[0], Y[1], Y[2], i, sums[2, p], H)
+        if sums[3, p] != 0.0:
+            row_add(Y[0], Y[1], Y[2], i, sums[3, p], cross)
     for j in range(n):
         for m in range(j + 1):
             H[j, m] += (
@@ -526,14 +554,15 @@ def newton_bounds(
     n, n_samples, n_rows = origin.size, samples_of(model), membered.size - 1
     q, right, spare, H = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1))
     descent = np.empty(n + 1)
-    entries, at, own = np.empty((3, n_samples)), np.empty(n_samples, dtype=np.int64), np.empty(n_samples)
+    entries, at, own = np.empty((5, n_samples)), np.empty(n_samples, dtype=np.int64), np.empty(n_samples)
     held, taken = np.empty(n_samples, dtype=np.bool_), np.empty(n_rows, dtype=np.bool_)
+    place, listed, sums = np.empty(n_rows, dtype=np.int64), np.empty(n_rows, dtype=np.int64), np.empty((4, n_rows))
     seen = 0
     for column in range(columns.size):
         j = columns[column]
         begin, end = starts[j], starts[j + 1]
         count = end - begin
-        held[:], taken[:], q[:] = False, False, 0.0
+        held[:], taken[:], place[:], q[:] = False, False, -1, 0.0
         for p in range(count):
             at[p], own[p] = p if whole else rows[begin + p], x[begin + p]
             held[at[p]] = True
@@ -543,28 +572,35 @@ def newton_bounds(
                 if not held[i]:
                     at[count], own[count] = i, 0.0
                     count += 1
-        best = -np.inf
+        best, n_listed, known = -np.inf, 0, 0
         for _ in range(rounds):
             seen += count
-            if not newton_step(at[:count], own[:count], now, g_own[j], Y, model, q, entries, H, right, spare, descent):
+            n_listed, known = list_rows(at[known:count], classes, place, listed, n_listed), count
+            of = place, listed[:n_listed], sums
+            if not newton_step(
+                at[:count], own[:count], now, g_own[j], Y, model, of, q, entries, H, right, spare, descent
+            ):
                 break
             for m in range(n):
                 q[m] += right[m]
             common, total, farthest_step, new, length = dot(origin, q, n), 0.0, 1.0, 0.0, 0.0
             r, Kq = spare[0], spare[1]
             r[:] = 0.0
+            for p in range(n_listed):
+                sums[0, p], sums[1, p] = row_dot(Y[0], Y[1], Y[2], listed[p], q, common), 0.0
             for m in range(count):
-                i = at[m]
-                epsilon = row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
+                i, p = at[m], place[classes[at[m]]]
+                epsilon = sums[0, p]
                 moved = epsilon - entries[2, m] + right[n] * own[m]
                 step = entries[0, m] + entries[1, m] * moved
                 entries[0, m], entries[2, m] = step, epsilon
                 length = max(length, abs(moved))
-                change = samples[5, i] * (step - samples[2, i] * epsilon)
-                total += change
-                row_add(Y[0], Y[1], Y[2], classes[i], change, r)
+                sums[1, p] += samples[5, i] * (step - samples[2, i] * epsilon)
                 new += samples[5, i] * own[m] * step
                 farthest_step = max(farthest_step, beyond(samples[1, i], samples[4, i], step, loss))
+            for p in range(n_listed):
+                total += sums[1, p]
+                row_add(Y[0], Y[1], Y[2], listed[p], sums[1, p], r)
             for m in range(n):
                 r[m] += total * origin[m]
                 Kq[m] = dense_dot(equations[1], m, q)
@@ -773,22 +809,30 @@ def pivot_bounds(
     return seen
 
 
-@jit
-def risen_by(own: Array, at: Array, t: float, q: Array, Y: Any, model: Any) -> float:
-    """Return by how much the objective rises by the coefficients q of Y and t of a column, whose entries are those of all rows."""
-    samples, _, vectors, scalars, loss, origin, classes = model
-    lam, k, common = scalars[1], np.int64(scalars[4]), dot(origin, q, q.size)
-    total = 0.5 * lam * t * t
-    for j in range(k):
-        total += q[j] * (0.5 * lam * q[j] - vectors[3, j])
-    for m in range(len(at)):
-        i = at[m]
-        v = samples[0, i] + t * own[m] + row_dot(Y[0], Y[1], Y[2], classes[i], q, common)
-        a = dual_step(3, 0.0, v, samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
-        total += samples[5, i] * (
-            v * a - conjugate_at(a, samples[4, i], loss) - samples[0, i] * samples[1, i] + samples[3, i]
-        )
+@jit_reassociated
+def risen_losses(v: Array, samples: Array, loss: Array) -> float:
+    """Return by how much the losses of some margins are more than those at first."""
+    (u, alpha, _, conjugate, y, s), total = samples, 0.0
+    if loss[0] == LOGISTIC:
+        for i in range(v.size):
+            value, _, _ = logistic_at(v[i], y[i])
+            total += s[i] * (value - u[i] * alpha[i] + conjugate[i])
+    else:
+        code, mu, low, high = int(loss[0]), loss[1], loss[2], loss[3]
+        for i in range(v.size):
+            value, _, _ = piece_at(v[i], y[i], code, mu, low, high)
+            total += s[i] * (value - u[i] * alpha[i] + conjugate[i])
     return float(total)
+
+
+@jit
+def risen_by(v: Array, t: float, q: Array, model: Any) -> float:
+    """Return by how much the objective rises by the coefficients q of Y and t of a column, where the margins are v."""
+    samples, _, vectors, scalars, loss, _, _ = model
+    lam, total = scalars[1], 0.5 * scalars[1] * t * t
+    for j in range(np.int64(scalars[4])):
+        total += q[j] * (0.5 * lam * q[j] - vectors[3, j])
+    return float(total + risen_losses(v, samples, loss))
 
 
 @jit
@@ -799,11 +843,8 @@ def least_step(u: Array, along: Array, slope: float, bend: float, first: float, 
     """
     low, high, now = 0.0, np.inf, 1.0
     for _ in range(_LINE_STEPS):
-        rise, curvature = slope + now * bend, bend
-        for i in range(u.size):
-            a = dual_step(3, 0.0, u[i] + now * along[i], samples[4, i], 0.0, int(loss[0]), loss[1], loss[2], loss[3])
-            rise += samples[5, i] * along[i] * a
-            curvature += samples[5, i] * along[i] ** 2 * weight_at(a, samples[4, i], _AT_BORDER, loss)
+        _, rise, curvature = sums_along(now, along, u, samples[4], samples[5], loss)
+        rise, curvature = rise + slope + now * bend, curvature + bend
         if abs(rise) <= _FLAT * abs(first):
             break
         if rise < 0.0:
@@ -838,8 +879,11 @@ def newton_least(
     samples, _, vectors, scalars, loss, origin, classes = model
     n, n_samples, lam, k = origin.size, samples_of(model), scalars[1], np.int64(scalars[4])
     q, right, spare, H = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1))
-    descent, along = np.empty(n + 1), np.empty(n_samples)
-    entries, at, own = np.empty((3, n_samples)), np.arange(n_samples), np.empty(n_samples)
+    n_rows = len(Y[0]) if Y[0].ndim == 2 else Y[2].size - 1
+    descent, along, changes = np.empty(n + 1), np.empty(n_samples), np.empty(n_rows)
+    entries, at, own = np.empty((5, n_samples)), np.arange(n_samples), np.empty(n_samples)
+    rows_of = np.full(n_rows, -1), np.empty(n_rows, dtype=np.int64), np.empty((4, n_rows))
+    list_rows(at, classes, rows_of[0], rows_of[1], 0)
     seen = 0
     for column in range(columns.size):
         j = columns[column]
@@ -850,20 +894,21 @@ def newton_least(
         rises[j] = np.nan
         for _ in range(rounds):
             seen += n_samples
-            if not newton_step(at, own, now, g_own[j], Y, model, q, entries, H, right, spare, descent):
+            if not newton_step(at, own, now, g_own[j], Y, model, rows_of, q, entries, H, right, spare, descent):
                 break
             promise = dot(descent, right, n + 1)
             if not promise > precise:
-                rises[j] = risen_by(own, at, now, q, Y, model)
+                rises[j] = risen_by(entries[3], now, q, model)
                 break
             common, slope, bend = dot(origin, right[:n], n), lam * now * right[n], lam * right[n] ** 2
+            for i in range(n_rows):
+                changes[i] = row_dot(Y[0], Y[1], Y[2], i, right[:n], common)
             for i in range(n_samples):
-                along[i] = right[n] * own[i] + row_dot(Y[0], Y[1], Y[2], classes[i], right[:n], common)
-                entries[2, i] += samples[0, i] + now * own[i]
+                along[i] = right[n] * own[i] + changes[classes[i]]
             for m in range(k):
                 slope += right[m] * (lam * q[m] - vectors[3, m])
                 bend += lam * right[m] ** 2
-            size = least_step(entries[2], along, slope, bend, -promise, samples, loss)
+            size = least_step(entries[3], along, slope, bend, -promise, samples, loss)
             if not size > 0.0:
                 break
             now += size * right[n]
