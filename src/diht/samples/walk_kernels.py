@@ -605,7 +605,7 @@ def newton_bounds(
                 r[m] += total * origin[m]
                 Kq[m] = dense_dot(equations[1], m, q)
             extent, far = 0.0, 0
-            if count < n_samples:
+            if count < n_samples and scalars[2] < np.inf:
                 for i in range(n_rows):
                     if not taken[i]:
                         moved = abs(row_dot(Y[0], Y[1], Y[2], i, q, common))
