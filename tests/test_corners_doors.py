@@ -148,7 +148,8 @@ def with_and_without(problem, solver, monkeypatch, **settings):
 @pytest.mark.parametrize("intercept", [True, False])
 def test_first_order_methods_do_the_same_without_empty_columns(solver, loss, intercept, monkeypatch):
     problem = wide(loss, intercept=intercept)
-    result, plain = with_and_without(problem, solver, monkeypatch, max_iter=50)
+    # After more steps rounding decides which of the last models is the best one.
+    result, plain = with_and_without(problem, solver, monkeypatch, max_iter=15)
     found, known = result.certificate, plain.certificate
     for model, other in [(result, plain), (result.last, plain.last), *zip(result.pool, plain.pool, strict=True)]:
         np.testing.assert_allclose(model.w, other.w, rtol=1e-9, atol=1e-12)
