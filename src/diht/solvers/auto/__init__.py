@@ -34,6 +34,7 @@ from diht.solvers.auto.stages import (
     RidgeRounding,
     RowSample,
     Shift,
+    ShortTree,
     Stage,
     SwapOptimality,
     Swaps,
@@ -55,6 +56,7 @@ STAGES: tuple[Stage, ...] = (
     RelaxationRounding(),
     Swaps(),  # local search around the incumbent
     Shift(),  # squared loss: a larger ridge for the features that screening leaves
+    ShortTree(),  # the beginning of a search tree, which proves small problems
     Continuation(),  # further starts while the gap is loose: larger ridges,
     LargerRidge(),  # swaps for larger ridges where lam is negligible,
     Reselection(),  # forward selection for losses with kinks,
@@ -101,7 +103,7 @@ class Auto(Solver):
     def _solved(self, stop: Callable[[], bool], problem: Problem) -> Iterator[AutoState]:
         """Go through all stages but the last proofs on some of the rows, unless the time is up; yield after each."""
         state = AutoState(problem, Start(stop=stop), self.random_state)
-        left_out = RowSample, ManyStarts, SwapOptimality, Restarts, Branching
+        left_out = RowSample, ShortTree, ManyStarts, SwapOptimality, Restarts
         for stage in self.stages:
             if not isinstance(stage, left_out):
                 with blas_threads(False):
@@ -111,7 +113,7 @@ class Auto(Solver):
                 yield state
 
     def _work(self, state: AutoState) -> Iterator[None]:
-        return _through((stage for stage in self.stages if self.branching or not isinstance(stage, Branching)), state)
+        return _through((stage for stage in self.stages if self.branching or not isinstance(stage, ShortTree)), state)
 
     def first(self, problem: Problem, state: AutoState, start: Start) -> Point:
         """Return the start, which the first piece of the work has evaluated."""

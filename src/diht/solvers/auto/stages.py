@@ -42,6 +42,7 @@ __all__ = [
     "RidgeRounding",
     "RowSample",
     "Shift",
+    "ShortTree",
     "Stage",
     "SwapOptimality",
     "Swaps",
@@ -506,12 +507,8 @@ class Restarts(Stage):
 # The search tree
 
 
-class Branching(Stage):
-    """Branch and bound within a budget of operations, the same whatever the clock and the number of threads.
-
-    Of a tree that can be closed some nodes are closed early, well before the least bound has risen much. Where hardly any are, the
-    search ends after a small part of the budget.
-    """
+class ShortTree(Stage):
+    """Branch and bound as far as the first look at a tree: what is proved by then needs no further starts."""
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
@@ -519,10 +516,27 @@ class Branching(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        features, design = state.in_play()[0], state.problem.design
-        if not state.profile.is_branchable(len(features), state.exceeds(_WIDE)) or not design.keepable(features):
+        tree = _tree(state)
+        if tree is None:
             return
-        tree = state.tree = plant(state.problem, state.pool, state.proved, state.stop)
+        while tree.open and tree.operations < _FIRST_LOOK * _BUDGET and not state.stop():
+            tree.step()
+        state.prove(tree.bound())
+        yield
+
+
+class Branching(ShortTree):
+    """Branch and bound within a budget of operations, the same whatever the clock and the number of threads.
+
+    Of a tree that can be closed some nodes are closed early, well before the least bound has risen much. Where hardly any are, the
+    search ends after a small part of the budget.
+    """
+
+    def run(self, state: AutoState) -> Iterator[None]:
+        """Improve the incumbent or the bound."""
+        tree = _tree(state)
+        if tree is None:
+            return
         look = _FIRST_LOOK * _BUDGET
         while tree.open and not is_spent(tree) and not state.stop():
             state.prove(tree.bound())
@@ -535,6 +549,18 @@ class Branching(Stage):
             tree.step()
         state.prove(tree.bound())
         yield
+
+
+def _tree(state: AutoState) -> Tree | None:
+    """Return the tree so far, or a new one where features have left; None where nodes cost too much, or memory."""
+    features = state.in_play()[0]
+    if state.tree is not None and len(features) > PROGRESS * len(state.tree.features):
+        return state.tree
+    branchable = state.profile.is_branchable(len(features), state.exceeds(_WIDE))
+    if not (branchable and state.problem.design.keepable(features)):
+        return None
+    state.tree = plant(state.problem, state.pool, state.proved, state.stop)
+    return state.tree
 
 
 def is_spent(tree: Tree) -> bool:
