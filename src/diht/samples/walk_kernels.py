@@ -527,6 +527,86 @@ def newton_step(
 
 
 @jit
+def answers_of_rows(taken: Array, q: Array, common: float, Y: Any, reach: float) -> tuple[float, Integer]:
+    """Return the largest change of a margin in the rows of Y that are not taken, and how many of these move far."""
+    extent, far = 0.0, 0
+    for i in range(taken.size):
+        if not taken[i]:
+            moved = abs(row_dot(Y[0], Y[1], Y[2], i, q, common))
+            extent = max(extent, moved)
+            far += moved > _FAR * reach
+    return extent, far
+
+
+@jit
+def take_far_rows(count: Integer, q: Array, Y: Any, model: Any, members: Any, room: Any) -> Integer:
+    """Add the samples of the rows of Y whose margins move far to the first ones of ``at``; return how many these are then."""
+    at, own, held, taken = room
+    common, far = dot(model[5], q, q.size), _FAR * model[3][2]
+    samples, starts = members
+    for i in range(taken.size):
+        if not taken[i] and abs(row_dot(Y[0], Y[1], Y[2], i, q, common)) > far:
+            taken[i] = True
+            for p in range(starts[i], starts[i + 1]):
+                if not held[samples[p]]:
+                    held[samples[p]] = True
+                    at[count], own[count] = samples[p], 0.0
+                    count += 1
+    return count
+
+
+@jit
+def point_of_step(
+    at: Array,
+    x: Array,
+    t: float,
+    g_own: float,
+    Y: Any,
+    model: Any,
+    rows: Any,
+    taken: Array,
+    q: Array,
+    entries: Array,
+    spare: Array,
+) -> tuple[float, float, Integer]:
+    """Return D at the dual point of a step of Newton's method, how far that moves a margin, and how many other rows move far.
+
+    The step has led to the coefficients q, by t along the column. The other arguments are those of :func:`newton_step`; the rows
+    of Y that are not ``taken`` are the others.
+    """
+    samples, equations, _, scalars, loss, origin, classes = model
+    place, listed, sums = rows
+    n, whole = q.size, len(at) == samples_of(model)
+    common, total, farthest_step, new, length = dot(origin, q, n), 0.0, 1.0, 0.0, 0.0
+    r, Kq = spare[0], spare[1]
+    r[:] = 0.0
+    for p in range(len(listed)):
+        sums[0, p], sums[1, p] = row_dot(Y[0], Y[1], Y[2], listed[p], q, common), 0.0
+    for m in range(len(at)):
+        i, p = at[m], place[classes[at[m]]]
+        epsilon = sums[0, p]
+        moved = epsilon - entries[2, m] + t * x[m]
+        step = entries[0, m] + entries[1, m] * moved
+        entries[0, m], entries[2, m] = step, epsilon
+        length = max(length, abs(moved))
+        sums[1, p] += samples[5, i] * (step - samples[2, i] * epsilon)
+        new += samples[5, i] * x[m] * step
+        farthest_step = max(farthest_step, beyond(samples[1, i], samples[4, i], step, loss))
+    for p in range(len(listed)):
+        total += sums[1, p]
+        row_add(Y[0], Y[1], Y[2], listed[p], sums[1, p], r)
+    for m in range(n):
+        r[m] += total * origin[m]
+        Kq[m] = dense_dot(equations[1], m, q)
+    extent, far = 0.0, 0
+    if not whole and scalars[2] < np.inf:
+        extent, far = answers_of_rows(taken, q, common, Y, scalars[2])
+    share = 1.0 / farthest_step
+    new = g_own + share * new
+    return value_at(at, whole, entries[0], entries[2], share, extent, q, r, Kq, new, model), length, far
+
+
+@jit
 def newton_bounds(
     x: Array,
     rows: Array,
@@ -550,8 +630,7 @@ def newton_bounds(
     quadratic. The dual point of a step is l' at its beginning plus what the curvature makes of it; with the logistic loss no margin
     follows it farther than a few units. ``members`` are the samples of the rows of Y.
     """
-    samples, equations, _, scalars, loss, origin, classes = model
-    n, n_samples, n_rows = origin.size, samples_of(model), membered.size - 1
+    n, n_samples, n_rows = model[5].size, samples_of(model), membered.size - 1
     q, right, spare, H = np.empty(n), np.empty(n + 1), np.empty((3, n)), np.empty((n + 1, n + 1))
     descent = np.empty(n + 1)
     entries, at, own = np.empty((5, n_samples)), np.empty(n_samples, dtype=np.int64), np.empty(n_samples)
@@ -566,72 +645,30 @@ def newton_bounds(
         for p in range(count):
             at[p], own[p] = p if whole else rows[begin + p], x[begin + p]
             held[at[p]] = True
-        now = t[j]
         if everywhere:
             for i in range(n_samples):
                 if not held[i]:
                     at[count], own[count] = i, 0.0
                     count += 1
-        best, n_listed, known = -np.inf, 0, 0
+        now, best, n_listed, known = t[j], -np.inf, 0, 0
         for _ in range(rounds):
             seen += count
-            n_listed, known = list_rows(at[known:count], classes, place, listed, n_listed), count
-            of = place, listed[:n_listed], sums
-            if not newton_step(
-                at[:count], own[:count], now, g_own[j], Y, model, of, q, entries, H, right, spare, descent
-            ):
+            n_listed, known = list_rows(at[known:count], model[6], place, listed, n_listed), count
+            of, here, ours = (place, listed[:n_listed], sums), at[:count], own[:count]
+            if not newton_step(here, ours, now, g_own[j], Y, model, of, q, entries, H, right, spare, descent):
                 break
             for m in range(n):
                 q[m] += right[m]
-            common, total, farthest_step, new, length = dot(origin, q, n), 0.0, 1.0, 0.0, 0.0
-            r, Kq = spare[0], spare[1]
-            r[:] = 0.0
-            for p in range(n_listed):
-                sums[0, p], sums[1, p] = row_dot(Y[0], Y[1], Y[2], listed[p], q, common), 0.0
-            for m in range(count):
-                i, p = at[m], place[classes[at[m]]]
-                epsilon = sums[0, p]
-                moved = epsilon - entries[2, m] + right[n] * own[m]
-                step = entries[0, m] + entries[1, m] * moved
-                entries[0, m], entries[2, m] = step, epsilon
-                length = max(length, abs(moved))
-                sums[1, p] += samples[5, i] * (step - samples[2, i] * epsilon)
-                new += samples[5, i] * own[m] * step
-                farthest_step = max(farthest_step, beyond(samples[1, i], samples[4, i], step, loss))
-            for p in range(n_listed):
-                total += sums[1, p]
-                row_add(Y[0], Y[1], Y[2], listed[p], sums[1, p], r)
-            for m in range(n):
-                r[m] += total * origin[m]
-                Kq[m] = dense_dot(equations[1], m, q)
-            extent, far = 0.0, 0
-            if count < n_samples and scalars[2] < np.inf:
-                for i in range(n_rows):
-                    if not taken[i]:
-                        moved = abs(row_dot(Y[0], Y[1], Y[2], i, q, common))
-                        extent = max(extent, moved)
-                        far += moved > _FAR * scalars[2]
-            share = 1.0 / farthest_step
-            new = g_own[j] + share * new
-            value = value_at(
-                at[:count], count == n_samples, entries[0], entries[2], share, extent, q, r, Kq, new, model
-            )
+            value, length, far = point_of_step(here, ours, right[n], g_own[j], Y, model, of, taken, q, entries, spare)
             best = max(best, value)
             if best >= target or not np.isfinite(length):
                 break
-            taken_share = _LONGEST / length if loss[0] == LOGISTIC and length > _LONGEST else 1.0
-            now += taken_share * right[n]
+            share = _LONGEST / length if model[4][0] == LOGISTIC and length > _LONGEST else 1.0
+            now += share * right[n]
             if far > 0:
-                for i in range(n_rows):
-                    if not taken[i] and abs(row_dot(Y[0], Y[1], Y[2], i, q, common)) > _FAR * scalars[2]:
-                        taken[i] = True
-                        for p in range(membered[i], membered[i + 1]):
-                            if not held[members[p]]:
-                                held[members[p]] = True
-                                at[count], own[count] = members[p], 0.0
-                                count += 1
+                count = take_far_rows(count, q, Y, model, (members, membered), (at, own, held, taken))
             for m in range(n):
-                q[m] -= (1.0 - taken_share) * right[m]
+                q[m] -= (1.0 - share) * right[m]
         bounds[j], t[j] = best, now
     return seen
 
