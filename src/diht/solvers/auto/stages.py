@@ -22,7 +22,7 @@ from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.auto.state import LOOSE, PERTURBATIONS, REFIT, SEARCH_READS, AutoState
 from diht.solvers.base import Start
 from diht.solvers.relaxed import Relaxed
-from diht.solvers.tree import Tree, plant
+from diht.solvers.tree import CLOSED, Tree, plant
 
 __all__ = [
     "Beginning",
@@ -521,6 +521,7 @@ class ShortTree(Stage):
             return
         while tree.open and tree.operations < _FIRST_LOOK * _BUDGET and not state.stop():
             tree.step()
+        state.grown_at = state.objective
         state.prove(tree.bound())
         yield
 
@@ -552,10 +553,10 @@ class Branching(ShortTree):
 
 
 def _tree(state: AutoState) -> Tree | None:
-    """Return the tree so far, or a new one where features have left; None where nodes cost too much, or memory."""
-    features = state.in_play()[0]
-    if state.tree is not None and len(features) > PROGRESS * len(state.tree.features):
+    """Return the tree so far, or a new one where the incumbent is better now; None where nodes cost too much, or memory."""
+    if state.tree is not None and state.objective >= state.grown_at - CLOSED * abs(state.grown_at):
         return state.tree
+    features = state.in_play()[0]
     branchable = state.profile.is_branchable(len(features), state.exceeds(_WIDE))
     if not (branchable and state.problem.design.keepable(features)):
         return None
