@@ -186,11 +186,21 @@ def test_a_limit_on_time_and_other_methods_say_false() -> None:
     assert solve(problem, "iht", max_iter=5).swap_optimal is False
 
 
-def test_a_closed_gap_is_swap_optimal() -> None:
+@pytest.mark.parametrize("solver", ["auto", "branch"])
+def test_a_closed_gap_is_swap_optimal(solver: str) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 10))
-    result = solve(Problem(X, X[:, :3].sum(axis=1), "squared", 3, 1e-3), tol=1e-9)
+    result = solve(Problem(X, X[:, :3].sum(axis=1), "squared", 3, 1e-3), solver, tol=1e-9)
     assert result.swap_optimal is True
+
+
+def test_a_tree_that_ends_at_its_tolerance_is_swap_optimal() -> None:
+    X, y = rare_columns(LOSSES[3])
+    problem = Problem(X, y, "logistic", 3, 0.01, None, True)
+    result = solve(problem, "branch", tol=0.05)
+    assert result.swap_optimal is True
+    assert min(unit_swaps(problem, result.support)) >= result.objective * (1 - 1e-9)
+    assert solve(problem, "branch", stop=lambda: True).swap_optimal is False
 
 
 def test_a_model_with_room_is_filled() -> None:

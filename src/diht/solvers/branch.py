@@ -94,6 +94,10 @@ class BranchAndBound(Solver):
         """Return the models that came closest to the best."""
         return state.auto.pool
 
+    def swap_optimal(self, state: _State) -> bool | float:
+        """Tell whether a swap could improve the best model, or by how much at most."""
+        return Auto().swap_optimal(state.auto)
+
     def polish(self, problem: Problem, state: _State, best: Fit) -> Point | None:
         """Look for swaps that improve the best model."""
         return Auto(self.random_state, branching=False).polish(problem, state.auto, best)
