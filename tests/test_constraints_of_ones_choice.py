@@ -29,7 +29,7 @@ from diht.constraints.base import Constraint
 from diht.constraints.groups import Structured, constrained
 from diht.constraints.heredity import Heredity
 from diht.estimators.shipping import SKOPS_TRUSTED
-from diht.losses import Hinge, Logistic, Loss, Poisson, Squared
+from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.refit import refit
 
 D = 8
@@ -169,6 +169,20 @@ def test_solves_keep_to_it_find_the_best_and_bound_it(constraint: Constraint, lo
             assert result.objective == pytest.approx(best, rel=1e-6)
             assert result.lower_bound >= best * (1 - 1e-3)
     assert certify(problem, result.w, result.intercept).lower_bound <= best
+
+
+@pytest.mark.parametrize(
+    ("constraint", "loss"), crossed(NAMED, (Logistic(), SmoothedHinge(), Huber(delta=0.5), SquaredHinge()))
+)
+def test_fewer_samples_than_features(constraint: Constraint, loss: Loss) -> None:
+    """Where models of plain cardinality are grown in plain numpy, which knows no other constraint."""
+    X, y = data(loss, 11)
+    problem = Problem(X[:6], y[:6], loss, constraint, 0.01, None, True)
+    best = min(refit(problem, support).objective for support in largest_supports(constraint))
+    result = solve(problem)
+    assert constraint.allows(result.w)
+    assert result.lower_bound <= best * (1 + 1e-12)
+    assert result.objective == pytest.approx(best, rel=1e-3)
 
 
 @both

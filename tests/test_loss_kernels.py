@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from diht.losses import Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
-from diht.samples.loss_kernels import slopes_and_curvatures, sums_along, weigh
+from diht.samples.loss_kernels import slopes_and_curvatures, sum_of_losses, sums_along, weigh
 from oracle import targets
 
 COMPILED: list[Loss] = [Squared(), SmoothedHinge(gamma=0.3), Logistic(), SquaredHinge(), Huber(delta=0.7)]
@@ -32,6 +32,7 @@ def test_values_slopes_and_curvatures_are_those_of_the_loss(loss: Loss, largest:
     s, (slopes, curvatures) = np.random.default_rng(1).random(len(u)), np.empty((2, len(u)))
     total = weigh(u, y, s, numbers(loss), slopes, curvatures)
     assert total == pytest.approx(float(s @ loss.value(u, y)), rel=1e-12)
+    assert sum_of_losses(u, y, s, numbers(loss)) == pytest.approx(total, rel=1e-12)
     np.testing.assert_allclose(slopes, s * loss.derivative(u, y), rtol=1e-12, atol=1e-300)
     np.testing.assert_allclose(curvatures, s * loss.second_derivative(u, y), rtol=1e-12, atol=1e-300)
     slopes_and_curvatures(u, y, numbers(loss), slopes, curvatures)

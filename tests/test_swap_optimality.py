@@ -11,7 +11,7 @@ from diht import Problem, solve
 from diht.bounds.duality import primal
 from diht.constraints.groups import constrained
 from diht.design import row_blocks
-from diht.losses import Loss
+from diht.losses import Huber, Loss, SquaredHinge
 from diht.refit import never, refit
 from diht.samples import BlockSamples
 from diht.search import exact_swaps
@@ -154,6 +154,35 @@ def test_what_is_called_swap_optimal_is(loss: Loss, given: dict) -> None:
     assert found.fit.objective <= refit(problem, start).objective * (1 + 1e-12)
     assert found.fit.objective <= pool.best.objective * (1 + 1e-12)
     assert min(unit_swaps(problem, found.fit.support)) >= found.fit.objective * (1 - 2e-9)
+
+
+@pytest.mark.parametrize("seed", [102, 187, 266, 526])
+def test_a_slope_that_a_fit_has_left_hides_no_swap(seed: int) -> None:
+    """Each column has a copy but for little; without one feature the loss is a thousand times as large, and fitted as precisely."""
+    rng = np.random.default_rng([seed, 9])
+    n, d, k = int(rng.integers(20, 50)), 24, int(rng.integers(2, 4))
+    X = rng.standard_normal((n, d // 2))
+    X = np.hstack([X, X + 10.0 ** rng.uniform(-7, -2) * rng.standard_normal((n, d // 2))])
+    y = np.where(X[:, :k].sum(axis=1) + 0.3 * rng.standard_normal(n) > 0.0, 1.0, -1.0)
+    problem = Problem(X, y, "logistic", k, 10.0 ** rng.uniform(-7, -3), None, True)
+    start = np.sort(rng.choice(d // 2, k, replace=False))
+    found = swap_optimum(problem, refit(problem, start, np.zeros(d), 0.0, 1e-9))
+    assert found.left == 0.0
+    assert min(unit_swaps(problem, found.fit.support)) >= found.fit.objective * (1 - 2e-9)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
+@pytest.mark.parametrize("loss", [Huber(delta=0.2), SquaredHinge()], ids=str)
+def test_bounds_know_what_rounding_adds_where_coefficients_cancel(loss: Loss, convert) -> None:
+    """Columns far from zero, without an intercept, and an objective that is small beside what each of them contributes."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((47, 5)) + 3e4 * rng.standard_normal(5)
+        y = 2e-4 + 1e-5 * rng.standard_normal(47) if loss.task == "regression" else np.sign(rng.standard_normal(47))
+        problem = Problem(convert(X), y, loss, 3, 2e-6, None, False)
+        bounds, fits = bounds_and_fits(problem, np.array([0]))
+        for after in bounds:
+            assert np.all(after <= fits * (1 + 1e-9))
 
 
 def test_no_swap_of_rare_words_improves_the_model_of_auto() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from diht.design.kernels import LOGISTIC, Array, clip, ends_of, jit_inlined, jit_reassociated
 from diht.samples.logistic_kernels import decayed, log_above_one
 
-__all__ = ["logistic_at", "piece_at", "slopes_and_curvatures", "sums_along", "weigh"]
+__all__ = ["logistic_at", "piece_at", "slopes_and_curvatures", "sum_of_losses", "sums_along", "weigh"]
 
 
 @jit_inlined
@@ -42,6 +42,22 @@ def slopes_and_curvatures(u: Array, y: Array, loss: Array, slopes: Array, curvat
         code, mu, low, high = int(loss[0]), loss[1], loss[2], loss[3]
         for i in range(u.size):
             _, slopes[i], curvatures[i] = piece_at(u[i], y[i], code, mu, low, high)
+
+
+@jit_reassociated
+def sum_of_losses(u: Array, y: Array, s: Array, loss: Array) -> float:
+    """Return the weighted sum of the losses of some margins."""
+    total = 0.0
+    if loss[0] == LOGISTIC:
+        for i in range(u.size):
+            value, _, _ = logistic_at(u[i], y[i])
+            total += s[i] * value
+    else:
+        code, mu, low, high = int(loss[0]), loss[1], loss[2], loss[3]
+        for i in range(u.size):
+            value, _, _ = piece_at(u[i], y[i], code, mu, low, high)
+            total += s[i] * value
+    return float(total)
 
 
 @jit_reassociated

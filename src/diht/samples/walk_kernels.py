@@ -9,7 +9,8 @@ The other arrays are
 
     samples    the rows u, alpha, c, l*(alpha), y and s
     equations  the matrices inverse and K
-    vectors    the rows ridge, pull, the largest differences from the row ``origin``, and g on the support
+    vectors    the rows ridge, pull, the largest differences from the row ``origin``, on the support g and lam w, which add up to
+               the slope that a fit has left, and the root of the diagonal of K
     scalars    base, lam, the reach, the imbalance that is rounding, and the number of features of the support.
 """
 
@@ -21,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from diht.design.kernels import LOGISTIC, Array, Integer, clip, dot, dual_step, ends_of, jit, jit_reassociated
-from diht.samples.loss_kernels import logistic_at, piece_at, slopes_and_curvatures, sums_along
+from diht.samples.loss_kernels import logistic_at, piece_at, slopes_and_curvatures, sum_of_losses, sums_along
 
 _OUTSIDE = 1e-14  # relative distance to F that is rounding
+_ROUNDING = 1e-14  # share of the terms of a bound that rounding may have added
 _NEAR = 0.8  # share of the reach up to which a bound on the answer will do
 _FAR = 0.5  # share of the reach from which on a row is looked at as if it had an entry
 _LONGEST = 4.0  # what a step of Newton's method moves a margin of the logistic loss at most
@@ -211,11 +213,16 @@ def value_at(
     if not whole:
         for j in range(q.size):
             conjugate += share * q[j] * (vectors[1, j] + 0.5 * kappa * share * Kq[j])
-    squares = new**2
+    squares, held, answered, pulled = new**2, 0.0, 0.0, 0.0
     for j in range(k):
         change = share * (r[j] + Kq[j])
         squares += change * (2.0 * vectors[3, j] + change)
-    value = base - conjugate - squares / (2.0 * lam)
+        held += vectors[5, j] * abs(vectors[3, j] + change) / lam
+    for j in range(q.size):
+        answered += share * vectors[5, j] * abs(q[j])
+        pulled += share * abs(q[j] * vectors[1, j])
+    rounding_of_answer = _ROUNDING * (answered * (held + answered) + pulled)
+    value = base - conjugate - squares / (2.0 * lam) - rounding_of_answer
     imbalance = abs(share * (r[k] + Kq[k])) if q.size > k else 0.0
     return value if np.isfinite(value) and imbalance <= rounding else -np.inf
 
@@ -520,7 +527,8 @@ def newton_step(
             )
         H[j, j] += vectors[0, j]
         H[n, j] = cross[j] + cross_total * origin[j]
-        right[j] = -(r[j] + total * origin[j] + dense_dot(equations[1], j, q) + vectors[0, j] * q[j])
+        left = vectors[3, j] + vectors[4, j]
+        right[j] = -(left + r[j] + total * origin[j] + dense_dot(equations[1], j, q) + vectors[0, j] * q[j])
     H[n, n], right[n] = own, -slope
     descent[:] = right
     return solve_definite(H, right)
@@ -846,30 +854,14 @@ def pivot_bounds(
     return seen
 
 
-@jit_reassociated
-def risen_losses(v: Array, samples: Array, loss: Array) -> float:
-    """Return by how much the losses of some margins are more than those at first."""
-    (u, alpha, _, conjugate, y, s), total = samples, 0.0
-    if loss[0] == LOGISTIC:
-        for i in range(v.size):
-            value, _, _ = logistic_at(v[i], y[i])
-            total += s[i] * (value - u[i] * alpha[i] + conjugate[i])
-    else:
-        code, mu, low, high = int(loss[0]), loss[1], loss[2], loss[3]
-        for i in range(v.size):
-            value, _, _ = piece_at(v[i], y[i], code, mu, low, high)
-            total += s[i] * (value - u[i] * alpha[i] + conjugate[i])
-    return float(total)
-
-
 @jit
-def risen_by(v: Array, t: float, q: Array, model: Any) -> float:
-    """Return by how much the objective rises by the coefficients q of Y and t of a column, where the margins are v."""
+def objective_at(v: Array, t: float, q: Array, model: Any) -> float:
+    """Return the objective where the coefficients of Y change by q, that of a column is t, and the margins are v."""
     samples, _, vectors, scalars, loss, _, _ = model
     lam, total = scalars[1], 0.5 * scalars[1] * t * t
     for j in range(np.int64(scalars[4])):
-        total += q[j] * (0.5 * lam * q[j] - vectors[3, j])
-    return float(total + risen_losses(v, samples, loss))
+        total += 0.5 * (vectors[4, j] + lam * q[j]) ** 2 / lam
+    return float(total + sum_of_losses(v, samples[4], samples[5], loss))
 
 
 @jit
@@ -902,7 +894,7 @@ def newton_least(
     columns: Array,
     g_own: Array,
     t: Array,
-    rises: Array,
+    objectives: Array,
     precise: float,
     rounds: Integer,
     Y: Any,
@@ -910,8 +902,8 @@ def newton_least(
 ) -> Integer:
     """Minimise the objective over the coefficients of Y and of each of some columns; the others are as in :func:`walk_bounds`.
 
-    ``rises`` takes how much the objective rises where Newton's method says that no more than ``precise`` is left to gain, and NaN
-    where it does not come so far.
+    ``objectives`` takes what Newton's method leads to where it says that no more than ``precise`` is left to gain, and NaN where it
+    does not come so far.
     """
     samples, _, vectors, scalars, loss, origin, classes = model
     n, n_samples, lam, k = origin.size, samples_of(model), scalars[1], np.int64(scalars[4])
@@ -928,14 +920,14 @@ def newton_least(
         for p in range(starts[j], starts[j + 1]):
             own[p - starts[j] if whole else rows[p]] = x[p]
         now = t[j]
-        rises[j] = np.nan
+        objectives[j] = np.nan
         for _ in range(rounds):
             seen += n_samples
             if not newton_step(at, own, now, g_own[j], Y, model, rows_of, q, entries, H, right, spare, descent):
                 break
             promise = dot(descent, right, n + 1)
-            if not promise > precise:
-                rises[j] = risen_by(entries[3], now, q, model)
+            if promise <= precise:
+                objectives[j] = objective_at(entries[3], now, q, model)
                 break
             common, slope, bend = dot(origin, right[:n], n), lam * now * right[n], lam * right[n] ** 2
             for i in range(n_rows):
@@ -943,7 +935,7 @@ def newton_least(
             for i in range(n_samples):
                 along[i] = right[n] * own[i] + changes[classes[i]]
             for m in range(k):
-                slope += right[m] * (lam * q[m] - vectors[3, m])
+                slope += right[m] * (lam * q[m] + vectors[4, m])
                 bend += lam * right[m] ** 2
             size = least_step(entries[3], along, slope, bend, -promise, samples, loss)
             if not size > 0.0:

@@ -28,7 +28,7 @@ class Around:
     loss: tuple[int, float, float, float]
     has_intercept: bool
     equations: Matrix  # inverse and K
-    vectors: Matrix  # rows ridge, pull, sizes (which `Walks` fills in), g
+    vectors: Matrix  # rows ridge, pull, sizes (which `Walks` fills in), g, lam w, the root of the diagonal of K
     scalars: Vector  # base, lam, reach, the imbalance that is rounding, features of the support
 
 
@@ -84,7 +84,7 @@ class Walks:
         return self._found(features, g, np.zeros(len(g)), partial(least_along, rounds=rounds, model=self._model))
 
     def fitted(self, features: Indices, g: Vector, t: Vector, precise: float, rounds: int) -> Found:
-        """Fit all coefficients and that of each of some columns: how the objective changes, NaN where that is less precise."""
+        """Fit all coefficients and that of each of some columns: objectives in place of bounds, NaN where less precise."""
         from diht.samples.walk_kernels import newton_least
 
         work = partial(newton_least, precise=precise, rounds=rounds, Y=self._Y, model=self._model)

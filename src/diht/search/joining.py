@@ -156,6 +156,8 @@ class Joining:
         self.problem, self.fit, self.units, self.target, self.effort = problem, fit, units, target, effort
         samples, constraint = problem.samples, problem.constraint
         self._u = fit.margins(problem)
+        if problem.fit_intercept:  # alpha is l' at the best one
+            self._u = samples.shifted(self._u, samples.best_intercept(problem.loss, self._u))
         self._alpha = dual_from_primal(problem, fit.w, fit.b, self._u)
         self._g = samples.pull(self._alpha)
         squares = problem.pull_constraint.squares(self._g)
@@ -218,7 +220,7 @@ class Joining:
         metric = _Metric.of(self.problem.loss, self.problem.samples, self._u, len(self.fit.support))
         if metric is None:
             return None
-        return _Walk.around(self.problem, self.fit, self._alpha, self._g, self._base, metric)
+        return _Walk.around(self.problem, self.fit, self._alpha, self._u, self._g, self._base, metric)
 
     def _improve(self, method: _Method, some: Indices) -> None:
         """Improve some bounds, as far as there is effort left."""
@@ -320,9 +322,9 @@ class _Walk:
     size: Vector  # max_i |Y_il|
 
     @classmethod
-    def around(cls, problem: Problem, fit: Fit, alpha: Rows, g: Vector, base: float, metric: _Metric) -> _Walk:
+    def around(cls, problem: Problem, fit: Fit, alpha: Rows, u: Rows, g: Vector, base: float, metric: _Metric) -> _Walk:
         """Form the equations for q."""
-        samples, u, c = problem.samples, fit.margins(problem), metric.c
+        samples, c = problem.samples, metric.c
         part = samples.columns(fit.support).formed()
         K, size = part.hessian(c, False), part.largest_entries()
         cu = samples.map(lambda y, s, c, u: c * u, c, u)
@@ -335,6 +337,11 @@ class _Walk:
         inverse = Definite(K + np.diag(ridge)).inverse()
         weight = samples.total(lambda y, a: np.abs(a), alpha)
         return cls(problem, fit, alpha, u, g, base, metric, part, K, ridge, inverse, weight, pull, size)
+
+    @cached_property
+    def roots(self) -> Vector:
+        """The root of the diagonal of K."""
+        return np.asarray(np.sqrt(self.K.diagonal()))
 
     def curvatures(self) -> Vector:
         """Return the curvature of the objective along each feature alone."""
@@ -396,7 +403,7 @@ class _Walk:
         found = self._compiled.fitted(features, self.g[features], t, precise, _STEPS)
         steps = found.seen / self.problem.shape[0]
         effort.spend(_COMPILED * found.seen + _PER_COLUMN * steps * len(self.K) ** 2)
-        return self.fit.objective + found.bounds, found.t
+        return found.bounds, found.t
 
     def _pivoted(self, features: Indices, t: Vector, target: float, effort: Effort) -> tuple[Vector, Vector]:
         """Return what pivots lead to."""
@@ -427,8 +434,9 @@ class _Walk:
         if kernel is None or not worth_compiling(problem, len(self.K)):
             return None
         k, n = len(self.fit.support), len(self.K)
-        vectors = np.zeros((4, n))
-        vectors[0], vectors[1], vectors[3, :k] = self.ridge, self.pull, self.g[self.fit.support]
+        vectors, support = np.zeros((6, n)), self.fit.support
+        vectors[0], vectors[1], vectors[5] = self.ridge, self.pull, self.roots
+        vectors[3, :k], vectors[4, :k] = self.g[support], problem.lam * self.fit.w[support]
         scalars = np.array([self.base, problem.lam, self.metric.reach, _BALANCED * self.weight, k], dtype=np.float64)
         around = Around(kernel, problem.fit_intercept, np.array([self.inverse, self.K]), vectors, scalars)
         loss = problem.loss
@@ -482,7 +490,8 @@ class _Walk:
         if not lines.are_whole:
             conjugate += self._elsewhere(lines, share, u, c, epsilon, q * share)
         new = self.g[features] + share * lines.total(lambda y, x, d: x * d, x, step)
-        return self._value(conjugate, share * (r + self.K @ q), new), new + self.problem.lam * t
+        value = self._value(conjugate, share * (r + self.K @ q), new)
+        return value - self._rounding(share * q, share * (r + self.K @ q)), new + self.problem.lam * t
 
     def _elsewhere(self, lines: Lines, share: Vector, u: Along, c: Along, epsilon: Along, q: Matrix) -> Vector:
         """Return how much the conjugates of the rows without entries rise, at most."""
@@ -506,6 +515,13 @@ class _Walk:
         for some in np.array_split(far, 1 + len(far) // _WIDE):
             found[some] = self.part.extent(q[:k, some], q[k:, some].sum(axis=0))
         return np.asarray(found)
+
+    def _rounding(self, q: Matrix, left: Matrix) -> Vector:
+        """Return what rounding may have added by way of an answer q, after which the pulls of the support change."""
+        k = len(self.fit.support)
+        pulls = np.abs(self.g[self.fit.support][:, None] + left[:k])
+        answered, held = self.roots @ np.abs(q), self.roots[:k] @ pulls / self.problem.lam
+        return np.asarray(_ROUNDING * (answered * (held + answered) + np.abs(self.pull) @ np.abs(q)))
 
     def _answer(self, r: Matrix) -> Matrix:
         """Return q, refined once."""

@@ -147,8 +147,10 @@ class Profile:
 
     @cached_property
     def greedy(self) -> Greedy | None:
-        """Local searches in plain numpy; None where samples are many, or the loss is squared or has kinks."""
+        """Local searches in plain numpy under plain constraints; None where samples are many, the loss is squared or has kinks."""
         problem = self.problem
+        if not problem.constraint.is_plain:
+            return None
         return problem.samples.greedy(problem.loss, problem.lam, problem.fit_intercept)
 
     @property
