@@ -216,7 +216,7 @@ def test_the_interior_point_method_ends_where_exact_steps_do(n, d, lam):
     anywhere = np.random.default_rng(d).standard_normal(d) * (np.arange(d) % 2)
     for sigma, start in itertools.product({0.0, smallest}, (np.zeros(d), anywhere)):
         rho = 0.5 * lam + sigma
-        p = barrier_point(K, sigma, state, 6, rho, start)
+        p = barrier_point(K, sigma, state, 6, rho, start, 1e-7)
         assert p is not None
         assert not p[state < 0].any()
         q, c, curvature = p.copy(), np.empty(d), float(np.linalg.norm(K[:d, :d], 2))
@@ -230,10 +230,10 @@ def test_the_interior_point_method_where_there_is_nothing_to_choose():
     X, y = regression(20, 6, seed=1)
     K = problem_gram(Problem(X, y, k=2, lam=0.1), np.arange(6)).matrix
     states = np.zeros(6, dtype=np.int8)
-    assert barrier_point(K, 0.0, states, 0, 0.05, np.zeros(6)) is None
-    assert barrier_point(K, 0.0, states, 6, 0.05, np.zeros(6)) is None
-    assert barrier_point(np.zeros((7, 7)), 0.0, states, 2, 0.05, np.zeros(6)) is None
-    assert barrier_point(np.full((7, 7), np.nan), 0.0, states, 2, 0.05, np.zeros(6)) is None
+    assert barrier_point(K, 0.0, states, 0, 0.05, np.zeros(6), 1e-7) is None
+    assert barrier_point(K, 0.0, states, 6, 0.05, np.zeros(6), 1e-7) is None
+    assert barrier_point(np.zeros((7, 7)), 0.0, states, 2, 0.05, np.zeros(6), 1e-7) is None
+    assert barrier_point(np.full((7, 7), np.nan), 0.0, states, 2, 0.05, np.zeros(6), 1e-7) is None
 
 
 @pytest.mark.parametrize(("bound", "before"), [(-0.1, [75]), (0.1, [75, 226])])

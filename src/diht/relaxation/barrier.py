@@ -33,7 +33,6 @@ __all__ = ["barrier_operations", "barrier_point"]
 
 MOST_STEPS = 40
 USUAL_STEPS = 10
-ACCURACY = 1e-7  # relative gap from which on the exact steps are sure of what is in and what is out
 BOUNDARY = 0.99  # share of the way to the nearest end that a step may go
 CENTRED = 0.2  # share of the places that all features have alike at the start: with less the first steps are short
 LEAST_CENTRING = 1e-4
@@ -46,7 +45,7 @@ def barrier_operations(n: int, rank: int) -> float:
 
 
 def barrier_point(
-    K: Vector, sigma: float, state: NDArray[np.int8], m: int, rho: float, start: Vector, accuracy: float = 1.0
+    K: Vector, sigma: float, state: NDArray[np.int8], m: int, rho: float, start: Vector, accuracy: float
 ) -> Vector | None:
     """Return what nearly minimises the F of :mod:`diht.relaxation.quadratic`; None where there is nothing to choose or to go by.
 
@@ -57,7 +56,7 @@ def barrier_point(
     start : array
         A model to begin near to, in the places that it takes; the result does not depend on it.
     accuracy : float
-        Relative gap at which to end, if that is less than the usual one.
+        Relative gap at which to end.
 
     Returns
     -------
@@ -76,7 +75,7 @@ def barrier_point(
         except np.linalg.LinAlgError:
             return None
         beyond = 0.5 * max(float(K[n, n] - y @ y), 0.0)  # what no model explains
-        z = barrier.nearest(min(accuracy, ACCURACY), beyond)
+        z = barrier.nearest(accuracy, beyond)
         alpha = barrier.best_alpha(z)  # with a residual the model would not have the bound of alpha
         p = np.zeros(n)
         p[inside] = alpha @ R[:, inside] / rho

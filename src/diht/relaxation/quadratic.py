@@ -119,6 +119,9 @@ class Minimiser:
         start = barrier_point(K, sigma, state, m, rho, p, SURE * tol)
         if start is not None and objective(K, sigma, state, m, rho, start) < objective(K, sigma, state, m, rho, p):
             p[:] = start
+            found = Minimum(*measured(*problem, p, c), curvature, made + few)
+            if found.value - found.bound <= tol * abs(found.value) or found.safe >= cutoff:
+                return found
         then = self.steps(problem, curvature, p, c, tol, cutoff, max_iter - made)
         return then._replace(iterations=then.iterations + made + few)  # the method's own are worth so many
 
@@ -455,6 +458,27 @@ def objective(K: Vector, sigma: float, state: States, m: int, rho: float, p: Vec
     return 0.5 * (last - float(p @ c) - float(K[-1, -1])) + rho * relaxation(p, state, m, 0.0, c)
 
 
+def measured(
+    K: Vector,
+    size: Vector,
+    error: float,
+    norm: float,
+    state: States,
+    m: int,
+    k: int,
+    lam: float,
+    sigma: float,
+    p: Vector,
+    c: Vector,
+) -> tuple[float, float, float]:
+    """Write c, and return the relaxed value, the bound at p as computed, and the safe one."""
+    last = correlate(K, sigma, p, c)
+    product, absolute, reach = sums(p, c, size)
+    squares, penalty = squared_norm(c, state, m, c), (0.5 * lam + sigma) * relaxation(p, state, m, 0.0, c)
+    bound, safe = safe_bound(last, product, absolute, reach, count(p), squares, lam, sigma, error, norm, k)
+    return last - product + 2.0 * penalty, bound, safe
+
+
 def evaluate(
     K: Vector,
     size: Vector,
@@ -468,10 +492,7 @@ def evaluate(
     p: Vector,
 ) -> tuple[float, float]:
     """The bound at p as computed, and the safe one."""
-    c = np.empty_like(p)
-    last = correlate(K, sigma, p, c)
-    squares = squared_norm(c, state, m, c)
-    return safe_bound(last, *sums(p, c, size), count(p), squares, lam, sigma, error, norm, k)
+    return measured(K, size, error, norm, state, m, k, lam, sigma, p, np.empty_like(p))[1:]
 
 
 def places(p: Vector, c: Vector, state: States, m: int, rho: float) -> tuple[float, Vector]:
