@@ -1,5 +1,7 @@
 """Gram matrices and their error bounds; the relaxed problem on them against a slow solver and exact arithmetic."""
 
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
@@ -211,9 +213,10 @@ def test_the_interior_point_method_ends_where_exact_steps_do(n, d, lam):
     state[[3, 7]], state[[1, 2]] = 1, -1
     K = problem_gram(Problem(X, y, k=8, lam=lam), np.arange(d)).matrix
     smallest = max(0.9 * np.linalg.eigvalsh(K[:d, :d])[0], 0.0)
-    for sigma in {0.0, smallest}:
+    anywhere = np.random.default_rng(d).standard_normal(d) * (np.arange(d) % 2)
+    for sigma, start in itertools.product({0.0, smallest}, (np.zeros(d), anywhere)):
         rho = 0.5 * lam + sigma
-        p = barrier_point(K, sigma, state, 6, rho)
+        p = barrier_point(K, sigma, state, 6, rho, start, 1e-7)
         assert p is not None
         assert not p[state < 0].any()
         q, c, curvature = p.copy(), np.empty(d), float(np.linalg.norm(K[:d, :d], 2))
@@ -227,15 +230,15 @@ def test_the_interior_point_method_where_there_is_nothing_to_choose():
     X, y = regression(20, 6, seed=1)
     K = problem_gram(Problem(X, y, k=2, lam=0.1), np.arange(6)).matrix
     states = np.zeros(6, dtype=np.int8)
-    assert barrier_point(K, 0.0, states, 0, 0.05) is None
-    assert barrier_point(K, 0.0, states, 6, 0.05) is None
-    assert barrier_point(np.zeros((7, 7)), 0.0, states, 2, 0.05) is None
-    assert barrier_point(np.full((7, 7), np.nan), 0.0, states, 2, 0.05) is None
+    assert barrier_point(K, 0.0, states, 0, 0.05, np.zeros(6), 1e-7) is None
+    assert barrier_point(K, 0.0, states, 6, 0.05, np.zeros(6), 1e-7) is None
+    assert barrier_point(np.zeros((7, 7)), 0.0, states, 2, 0.05, np.zeros(6), 1e-7) is None
+    assert barrier_point(np.full((7, 7), np.nan), 0.0, states, 2, 0.05, np.zeros(6), 1e-7) is None
 
 
-@pytest.mark.parametrize(("bound", "before"), [(0.5, [150]), (0.9, [150, 151])])
-def test_steps_far_from_a_bound_give_way_to_the_interior_point_method_early(bound, before, monkeypatch):
-    """Steps that never end, half as many as the method is worth or all of them before it, and those after it."""
+@pytest.mark.parametrize(("bound", "before"), [(-0.1, [75]), (0.1, [75, 226])])
+def test_steps_without_a_bound_give_way_to_the_interior_point_method_early(bound, before, monkeypatch):
+    """Steps that never end, a quarter of those that the method is worth or all of them before it, and those after it."""
     made, n = [], 40
 
     def endless(*arguments):

@@ -44,7 +44,8 @@ LARGEST_SYSTEM = 1500  # features up to which Newton's equations are solved
 STALLED = 1000  # proximal steps in which the gap has not halved: rounding prevents progress
 CHECK = 10  # proximal steps between two looks at the gap
 FEWEST_STEPS = 30  # before an interior point method is thought of
-PROMISING = 0.75  # share of the value that the bound has when half of the steps are made that the method would be worth
+EARLY = 4  # part of the steps that the method would be worth, after which a bound still below zero ends them
+SURE = 0.1  # gap at which that method ends, relative to the one asked for, at most
 FASTER, FASTER_COMPILED = 16.0, 4.0  # an operation of that method than one of a step, Newton's among them
 CALLS = 4e6  # operations that the calls of an interior point method are worth
 FREE = 1e6  # operations of Newton's method that need no reason
@@ -69,7 +70,7 @@ class Minimiser:
     """Minimise F for a sequence of similar problems: by numpy at first, compiled once many steps have been made.
 
     What is computed depends on the sequence alone, not on what has been compiled before. Steps that have cost as much as an
-    interior point method would, without an end, or half as much with a bound still far off, begin again where that one leads.
+    interior point method would, without an end, or a quarter as much without a bound above zero, begin again where that one leads.
 
     Parameters
     ----------
@@ -105,19 +106,22 @@ class Minimiser:
         """Minimise F from p, which is overwritten, and c with it; see :func:`relax`."""
         problem = (K, size, error, norm, state, m, k, lam, sigma)
         few = steps_worth(len(p), min(self.rank, len(p)), self.many)
-        made = 0
-        for part in (few // 2, few - few // 2):
+        early, made = max(few // EARLY, FEWEST_STEPS), 0
+        for part in filter(None, (early, few - early)):
             part = min(part, max_iter - made)
             found = self.steps(problem, curvature, p, c, tol, cutoff, part)
             curvature, made = found.curvature, made + found.iterations
             if found.iterations < part or made >= max_iter:
                 return found._replace(iterations=made)
-            if found.bound < PROMISING * found.value:
+            if found.bound < 0.0:
                 break
         rho = 0.5 * lam + sigma
-        start = barrier_point(K, sigma, state, m, rho)
+        start = barrier_point(K, sigma, state, m, rho, p, SURE * tol)
         if start is not None and objective(K, sigma, state, m, rho, start) < objective(K, sigma, state, m, rho, p):
             p[:] = start
+            found = Minimum(*measured(*problem, p, c), curvature, made + few)
+            if found.value - found.bound <= tol * abs(found.value) or found.safe >= cutoff:
+                return found
         then = self.steps(problem, curvature, p, c, tol, cutoff, max_iter - made)
         return then._replace(iterations=then.iterations + made + few)  # the method's own are worth so many
 
@@ -454,6 +458,27 @@ def objective(K: Vector, sigma: float, state: States, m: int, rho: float, p: Vec
     return 0.5 * (last - float(p @ c) - float(K[-1, -1])) + rho * relaxation(p, state, m, 0.0, c)
 
 
+def measured(
+    K: Vector,
+    size: Vector,
+    error: float,
+    norm: float,
+    state: States,
+    m: int,
+    k: int,
+    lam: float,
+    sigma: float,
+    p: Vector,
+    c: Vector,
+) -> tuple[float, float, float]:
+    """Write c, and return the relaxed value, the bound at p as computed, and the safe one."""
+    last = correlate(K, sigma, p, c)
+    product, absolute, reach = sums(p, c, size)
+    squares, penalty = squared_norm(c, state, m, c), (0.5 * lam + sigma) * relaxation(p, state, m, 0.0, c)
+    bound, safe = safe_bound(last, product, absolute, reach, count(p), squares, lam, sigma, error, norm, k)
+    return last - product + 2.0 * penalty, bound, safe
+
+
 def evaluate(
     K: Vector,
     size: Vector,
@@ -467,10 +492,7 @@ def evaluate(
     p: Vector,
 ) -> tuple[float, float]:
     """The bound at p as computed, and the safe one."""
-    c = np.empty_like(p)
-    last = correlate(K, sigma, p, c)
-    squares = squared_norm(c, state, m, c)
-    return safe_bound(last, *sums(p, c, size), count(p), squares, lam, sigma, error, norm, k)
+    return measured(K, size, error, norm, state, m, k, lam, sigma, p, np.empty_like(p))[1:]
 
 
 def places(p: Vector, c: Vector, state: States, m: int, rho: float) -> tuple[float, Vector]:

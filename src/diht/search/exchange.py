@@ -146,7 +146,8 @@ class Quadratic:
         """Take a feature into the support."""
         k = len(self.support)
         self.support, self.w = np.append(self.support, j), np.append(self.w, 0.0)
-        self.B, self.M = np.pad(self.B, ((0, 1), (0, 0))), np.pad(self.M, (0, 1))
+        M, self.M = self.M, np.zeros((k + 1, k + 1))
+        self.B, self.M[:k, :k] = np.concatenate((self.B, np.zeros((1, self.B.shape[1])))), M
         self._enter(k, j)
 
     def swap(self, row: int, j: int) -> None:

@@ -364,14 +364,20 @@ def _arrived(quadratic: Quadratic, fit: Fit) -> Vector:
 def _swap_by_trial(block: _Block, fit: Fit) -> Fit:
     """Make the first swap that lowers the objective, of those that lower its quadratic model most, until none does."""
     while True:
-        hessian = block.hessian(fit)
-        quadratic = block.quadratic(fit, hessian)
-        missing = block.search.room - len(fit.support)
-        new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
-        hessian.count(block.part.design)
+        new = _step_by_trial(block, fit)
         if new is None or block.search.stop():
             return fit
         fit = new
+
+
+def _step_by_trial(block: _Block, fit: Fit) -> Fit | None:
+    """Return the model after one swap, or with more features, if that is better; its quadratic, as large as X, is not kept."""
+    hessian = block.hessian(fit)
+    quadratic = block.quadratic(fit, hessian)
+    missing = block.search.room - len(fit.support)
+    new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
+    hessian.count(block.part.design)
+    return new
 
 
 def _filled(block: _Block, quadratic: Quadratic, fit: Fit, n_new: int) -> Fit | None:
