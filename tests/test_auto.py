@@ -238,9 +238,9 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
     ShortTree: (partial(drawn, Logistic(), 60, 15, 4, 0.7, 1.0, 1e-3, 5), "bound", 0.01, None),
     Continuation: (partial(drawn, Huber(), 22, 112, 8, 0.5, 0.5, 1e-2, 473), "objective", 0.1, None),
     LargerRidge: (
-        partial(drawn, Squared(), 15, 99, 8, 0.9, 1e4, 4e-4, 23),
+        partial(drawn, Squared(), 16, 88, 6, 0.7, 1e4, 2e-4, 148),
         "objective",
-        0.01,
+        1.0,
         partial(medium, Logistic()),
     ),
     Reselection: (
