@@ -283,9 +283,10 @@ class RelaxationRounding(Stage):
         assert state.relaxation is not None
         for v in state.relaxation.models():
             fit = state.fit(state.problem.constraint.select(v), v, state.relaxation.b)
+            yield
             if state.profile.starts_greedily and state.profile.is_small and not state.start_stands:
                 state.search(np.flatnonzero(fit.w), fit.w, fit.b)
-            yield
+                yield
 
 
 class Swaps(Stage):
@@ -293,9 +294,13 @@ class Swaps(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        if not state.sampled:  # else searches were made on some of the rows, and swap optimality finds what is left
-            state.search_best()
+        if state.sampled:  # searches were made on some of the rows, and swap optimality finds what is left
+            return
+        if state.profile.is_quadratic:  # perturbations take several times as long as the swaps before them
+            state.descend(state.best.support, state.best.w, state.best.b)
             yield
+        state.search_best()
+        yield
 
 
 class Shift(Stage):
