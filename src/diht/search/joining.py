@@ -188,24 +188,28 @@ class Joining:
         """Return the curvature of the objective along each feature alone; None where no better bounds are known, or needed."""
         return None if self._walk is None else self._walk.curvatures()
 
-    def glance(self, curvatures: Callable[[], Vector | None], breadth: Breadth) -> Indices:
+    def glance(self, curvatures: Callable[[], Vector | None], breadth: Breadth, bounded: bool = True) -> Indices:
         """Improve the bounds of the features that promise most, each alone; return those that are still open.
 
         Curvatures of a model near by will do. Where there is compiled code, the objective is minimised along many features first:
-        far from the model a quadratic says little, of rare features and of separable classes least of all.
+        far from the model a quadratic says little, of rare features and of separable classes least of all. Where bounds would
+        rule out nothing, for any feature lowers the objective, that is all.
         """
         walk = self._walk
         if walk is None:
             return self.open
+        bounded = bounded or not walk.is_compiled
         some = np.flatnonzero(self.bounds < self.target)
         if len(some) > _GLANCE:
             features, h = self.units[some], curvatures()
             assert h is not None
             order = np.argsort(-np.square(self._g[features]) / h[features], kind="stable")
             some = some[order[: walk.affordable(features[order], breadth.entries)]]
-        if len(some) > _GLANCE:
+        if len(some) > _GLANCE or not bounded:
             change, self.t[some] = walk.least(self.units[some], self.effort)
-            some = some[np.argpartition(change, breadth.nearer)[: breadth.nearer]]
+            some = some[np.argsort(change, kind="stable")[: breadth.nearer]]
+        if not bounded:
+            return some
         for better in [*walk.methods[:2], *walk.fits]:
             some = some[self.bounds[some] < self.target]
             self._improve(better, some)
@@ -352,9 +356,14 @@ class _Walk:
         mean, variance = samples.moments(c)
         return np.asarray(total * (variance if self.problem.fit_intercept else variance + mean**2) + self.problem.lam)
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is compiled code."""
+        return self._compiled is not None
+
     def affordable(self, features: Indices, entries: float) -> int:
         """Return along how many of some features, in their order, the objective is minimised at a glance at so many entries."""
-        if self._compiled is None:
+        if not self.is_compiled:
             return _GLANCE
         return max(_GLANCE, len(self.problem.design.pieces(features, entries)[0]))
 

@@ -230,7 +230,7 @@ class _Search:
         joining = Joining(self.problem, less, units[units != unit], target, self.effort)
         self.joined[unit], fitted = len(joining.open), set[int]()
         if glance is not None:
-            promising = joining.glance(partial(self.curvatures, joining), glance)
+            promising = joining.glance(partial(self.curvatures, joining), glance, bounded=unit != _NOTHING)
             return self.first_better(less, joining, promising[:_TRIES], fitted), np.inf
         for stage, _ in enumerate(joining.stages()):
             better = self.first_better(less, joining, joining.open[: int(stage > 1)], fitted)
