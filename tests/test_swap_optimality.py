@@ -11,7 +11,7 @@ from diht import Problem, solve
 from diht.bounds.duality import primal
 from diht.constraints.groups import constrained
 from diht.design import row_blocks
-from diht.losses import Huber, Loss, SquaredHinge
+from diht.losses import Huber, Loss, SmoothedHinge, SquaredHinge
 from diht.refit import never, refit
 from diht.samples import BlockSamples
 from diht.search import exact_swaps
@@ -169,6 +169,38 @@ def test_a_slope_that_a_fit_has_left_hides_no_swap(seed: int) -> None:
     found = swap_optimum(problem, refit(problem, start, np.zeros(d), 0.0, 1e-9))
     assert found.left == 0.0
     assert min(unit_swaps(problem, found.fit.support)) >= found.fit.objective * (1 - 2e-9)
+
+
+@pytest.mark.parametrize(("n", "d", "lam", "seed"), [(24, 20, 1e-6, 27), (20, 12, 1e-6, 35), (18, 16, 1e-7, 4)])
+def test_a_start_that_leads_astray_hides_no_swap(n: int, d: int, lam: float, seed: int) -> None:
+    """Classes that four columns separate: steps of Newton's method without end."""
+    X = np.random.default_rng(seed).standard_normal((n, d))
+    problem = Problem(X, np.where(X[:, :4].sum(axis=1) > 0.0, 1.0, -1.0), "logistic", 4, lam, None, True)
+    result = solve(problem, Auto(branching=False))
+    assert result.swap_optimal is True
+    assert min(unit_swaps(problem, result.support)) >= result.objective * (1 - 2e-9)
+
+
+def test_bounds_know_what_an_imbalance_of_the_dual_point_costs() -> None:
+    """Residuals a millionth of the margins: rounding of these is an imbalance, and the intercept of other models goes with it."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((30, 4))
+        y = X[:, 0] + X[:, 1] + 0.5 + 1e-6 * rng.standard_normal(30)
+        bounds, fits = bounds_and_fits(Problem(X, y, Huber(delta=0.1), 3, 1e-11, None, True), np.array([0, 1]))
+        for after in bounds:
+            assert np.all(after <= fits * (1 + 1e-9))
+
+
+def test_a_fit_ends_where_no_sample_leaves_its_piece() -> None:
+    """A step of Newton's method that promises next to nothing may still lead past a kink, to a far lower objective."""
+    for seed in range(300, 500):
+        rng = np.random.default_rng(seed)
+        X, lam = rng.standard_normal((11, 6)), 10.0 ** rng.uniform(-12, -8)
+        problem = Problem(X, np.where(X[:, :3].sum(axis=1) > -0.5, 1.0, -1.0), SmoothedHinge(0.013), 4, lam, None, True)
+        if len(np.unique(problem.y)) == 2:
+            bounds, fits = bounds_and_fits(problem, np.arange(3))
+            assert np.all(bounds[-1] <= fits * (1 + 1e-9))
 
 
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])

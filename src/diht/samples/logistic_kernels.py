@@ -33,7 +33,8 @@ _jit_in_order = partial(
 def decayed(m: float) -> float:
     """Return exp(-m) for m >= 0; where that is no normal number, the least that is."""
     m = min(m, _FARTHEST)
-    j = math.floor(m * _PER_LOG2 + 0.5)
+    j = np.floor(m * _PER_LOG2 + 0.5)
+    j = j if j >= 0.0 else 0.0  # of NaN as well, which r keeps
     r = (j * _HIGH - m) + j * _LOW
     e = 0.0
     for factorial in _FACTORIALS:

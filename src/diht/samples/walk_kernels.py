@@ -11,7 +11,8 @@ The other arrays are
     equations  the matrices inverse and K
     vectors    the rows ridge, pull, the largest differences from the row ``origin``, on the support g and lam w, which add up to
                the slope that a fit has left, and the root of the diagonal of K
-    scalars    base, lam, the reach, the imbalance that is rounding, and the number of features of the support.
+    scalars    base, lam, the reach, the imbalance that is rounding, the number of features of the support, and the size of an
+               intercept, which is what an imbalance costs.
 """
 
 from __future__ import annotations
@@ -222,8 +223,8 @@ def value_at(
         answered += share * vectors[5, j] * abs(q[j])
         pulled += share * abs(q[j] * vectors[1, j])
     rounding_of_answer = _ROUNDING * (answered * (held + answered) + pulled)
-    value = base - conjugate - squares / (2.0 * lam) - rounding_of_answer
     imbalance = abs(share * (r[k] + Kq[k])) if q.size > k else 0.0
+    value = base - conjugate - squares / (2.0 * lam) - rounding_of_answer - imbalance * scalars[5]
     return value if np.isfinite(value) and imbalance <= rounding else -np.inf
 
 
@@ -886,6 +887,22 @@ def least_step(u: Array, along: Array, slope: float, bend: float, first: float, 
 
 
 @jit
+def stays(u: Array, along: Array, y: Array, loss: Array) -> bool:
+    """Whether what a step promises is what it gains: it leaves every sample on its piece, or moves no margin by more than 1."""
+    code, mu, low, high = int(loss[0]), loss[1], loss[2], loss[3]
+    for i in range(u.size):
+        if code == LOGISTIC:
+            if not abs(along[i]) <= 1.0:
+                return False
+        else:
+            _, a, c = piece_at(u[i], y[i], code, mu, low, high)
+            _, a_then, c_then = piece_at(u[i] + along[i], y[i], code, mu, low, high)
+            if c != c_then or (c == 0.0 and a != a_then):
+                return False
+    return True
+
+
+@jit
 def newton_least(
     x: Array,
     rows: Array,
@@ -925,15 +942,15 @@ def newton_least(
             seen += n_samples
             if not newton_step(at, own, now, g_own[j], Y, model, rows_of, q, entries, H, right, spare, descent):
                 break
-            promise = dot(descent, right, n + 1)
-            if promise <= precise:
-                objectives[j] = objective_at(entries[3], now, q, model)
-                break
-            common, slope, bend = dot(origin, right[:n], n), lam * now * right[n], lam * right[n] ** 2
+            promise, common = dot(descent, right, n + 1), dot(origin, right[:n], n)
             for i in range(n_rows):
                 changes[i] = row_dot(Y[0], Y[1], Y[2], i, right[:n], common)
             for i in range(n_samples):
                 along[i] = right[n] * own[i] + changes[classes[i]]
+            if promise <= precise and stays(entries[3], along, samples[4], loss):
+                objectives[j] = objective_at(entries[3], now, q, model)
+                break
+            slope, bend = lam * now * right[n], lam * right[n] ** 2
             for m in range(k):
                 slope += right[m] * (lam * q[m] + vectors[4, m])
                 bend += lam * right[m] ** 2

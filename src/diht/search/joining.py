@@ -53,6 +53,7 @@ _TOGETHER = 300_000  # entries of columns, times features of the support, looked
 _REACH = 2.0  # margins that the other features may move in answer, in units of what a feature contributes on average
 _ROUNDING = 1e-14  # share of the terms of a bound that rounding may have added
 _BALANCED = 1e-13  # relative imbalance of a dual point that is rounding
+_SUMMED = 1e-15  # relative error of an imbalance
 _OUTSIDE = 1e-14  # relative distance to F that is rounding
 _NEAR = 0.8  # share of the reach up to which a sum of bounds on the answer will do
 _WIDE = 100  # columns whose answers are formed together
@@ -159,6 +160,12 @@ class Joining:
         if problem.fit_intercept:  # alpha is l' at the best one
             self._u = samples.shifted(self._u, samples.best_intercept(problem.loss, self._u))
         self._alpha = dual_from_primal(problem, fit.w, fit.b, self._u)
+        self._intercept, imbalance = 0.0, 0.0
+        if problem.fit_intercept and problem.n_targets == 1:
+            self._alpha = _balanced(problem.loss, samples, self._u, self._alpha)
+            self._intercept = 2.0 * (abs(float(fit.b)) + samples.largest(lambda y, u: np.abs(u), self._u))
+            imbalance = abs(samples.total(lambda y, a: a, self._alpha))
+            imbalance += _SUMMED * samples.total(lambda y, a: np.abs(a), self._alpha)
         self._g = samples.pull(self._alpha)
         squares = problem.pull_constraint.squares(self._g)
         held = squares[np.unique(constraint.unit_of(fit.n_features)[fit.support])]
@@ -166,6 +173,7 @@ class Joining:
         loss = problem.loss
         terms = samples.total(lambda y, a: loss.conjugate_terms(a, y, loss.conjugate(a, y)), self._alpha)
         self._base = -samples.conjugate(problem.loss, self._alpha) - ridge - _ROUNDING * (terms + ridge)
+        self._base -= imbalance * self._intercept
         self.bounds, self.t = self._base - squares[units] / (2.0 * problem.lam), np.zeros(len(units))
 
     @property
@@ -224,7 +232,7 @@ class Joining:
         metric = _Metric.of(self.problem.loss, self.problem.samples, self._u, len(self.fit.support))
         if metric is None:
             return None
-        return _Walk.around(self.problem, self.fit, self._alpha, self._u, self._g, self._base, metric)
+        return _Walk.around(self.problem, self.fit, self._alpha, self._u, self._g, self._base, self._intercept, metric)
 
     def _improve(self, method: _Method, some: Indices) -> None:
         """Improve some bounds, as far as there is effort left."""
@@ -236,7 +244,8 @@ class Joining:
 
     def _take(self, at: Indices, bounds: Vector, t: Vector) -> None:
         better = bounds > self.bounds[at]
-        self.bounds[at], self.t[at] = np.where(better, bounds, self.bounds[at]), np.where(better, t, self.t[at])
+        self.bounds[at] = np.where(better, bounds, self.bounds[at])
+        self.t[at] = np.where(better & np.isfinite(t), t, self.t[at])
 
 
 class _Method(NamedTuple):
@@ -316,6 +325,7 @@ class _Walk:
     u: Rows
     g: Vector
     base: float
+    intercept: float  # the size of one, which is what an imbalance costs
     metric: _Metric
     part: Samples
     K: Matrix  # Y'SCY
@@ -326,7 +336,17 @@ class _Walk:
     size: Vector  # max_i |Y_il|
 
     @classmethod
-    def around(cls, problem: Problem, fit: Fit, alpha: Rows, u: Rows, g: Vector, base: float, metric: _Metric) -> _Walk:
+    def around(
+        cls,
+        problem: Problem,
+        fit: Fit,
+        alpha: Rows,
+        u: Rows,
+        g: Vector,
+        base: float,
+        intercept: float,
+        metric: _Metric,
+    ) -> _Walk:
         """Form the equations for q."""
         samples, c = problem.samples, metric.c
         part = samples.columns(fit.support).formed()
@@ -340,7 +360,7 @@ class _Walk:
             size, ridge = np.append(size, 1.0), np.append(ridge, 0.0)
         inverse = Definite(K + np.diag(ridge)).inverse()
         weight = samples.total(lambda y, a: np.abs(a), alpha)
-        return cls(problem, fit, alpha, u, g, base, metric, part, K, ridge, inverse, weight, pull, size)
+        return cls(problem, fit, alpha, u, g, base, intercept, metric, part, K, ridge, inverse, weight, pull, size)
 
     @cached_property
     def roots(self) -> Vector:
@@ -412,7 +432,8 @@ class _Walk:
         found = self._compiled.fitted(features, self.g[features], t, precise, _STEPS)
         steps = found.seen / self.problem.shape[0]
         effort.spend(_COMPILED * found.seen + _PER_COLUMN * steps * len(self.K) ** 2)
-        return found.bounds, found.t
+        # A feature more never raises the objective: what is above it is not the least.
+        return np.where(found.bounds <= self.fit.objective, found.bounds, np.nan), found.t
 
     def _pivoted(self, features: Indices, t: Vector, target: float, effort: Effort) -> tuple[Vector, Vector]:
         """Return what pivots lead to."""
@@ -446,7 +467,9 @@ class _Walk:
         vectors, support = np.zeros((6, n)), self.fit.support
         vectors[0], vectors[1], vectors[5] = self.ridge, self.pull, self.roots
         vectors[3, :k], vectors[4, :k] = self.g[support], problem.lam * self.fit.w[support]
-        scalars = np.array([self.base, problem.lam, self.metric.reach, _BALANCED * self.weight, k], dtype=np.float64)
+        scalars = np.array(
+            [self.base, problem.lam, self.metric.reach, _BALANCED * self.weight, k, self.intercept], dtype=np.float64
+        )
         around = Around(kernel, problem.fit_intercept, np.array([self.inverse, self.K]), vectors, scalars)
         loss = problem.loss
         conjugate = samples.map(lambda y, s, a: loss.conjugate(a, y), self.alpha)
@@ -555,8 +578,9 @@ class _Walk:
             effort.spend(lines.size * (1.0 + len(self.K) / _WIDE))
             value, step = self._newton_step(lines, features[now], x[:, now])
             best[now] = np.maximum(best[now], value)
-            x[:, now] += step
-            left = (best[now] < target) & np.all(np.isfinite(step), axis=0)
+            finite = np.all(np.isfinite(step), axis=0)
+            x[:, now] += np.where(finite, step, 0.0)
+            left = (best[now] < target) & finite
             if not np.any(left):
                 break
             now = now[left]
@@ -629,9 +653,20 @@ class _Walk:
         """Return D where the conjugates rise, the pulls of the support and of the intercept change, and the feature's is new."""
         k, g = len(self.fit.support), self.g[self.fit.support][:, None]
         squares = np.square(g + left[:k]).sum(axis=0) - float(np.square(g).sum()) + np.square(new)
-        value = self.base - conjugate - squares / (2.0 * self.problem.lam)
-        balanced = np.abs(left[k:]).sum(axis=0) <= _BALANCED * self.weight
-        return np.where(np.isfinite(value) & balanced, value, -np.inf)
+        imbalance = np.abs(left[k:]).sum(axis=0)
+        value = self.base - conjugate - squares / (2.0 * self.problem.lam) - imbalance * self.intercept
+        return np.where(np.isfinite(value) & (imbalance <= _BALANCED * self.weight), value, -np.inf)
+
+
+def _balanced(loss: Loss, samples: Samples, u: Rows, alpha: Rows) -> Rows:
+    """Take out what rounding of the margins u has left of an imbalance, as another intercept, the same to rounding, would."""
+    if not loss.differentiable:
+        return alpha
+    bend = samples.total(lambda y, u: loss.second_derivative(u, y), u)
+    if not bend > 0.0:
+        return alpha
+    shift = samples.total(lambda y, a: a, alpha) / bend
+    return samples.map(lambda y, s, u, a: loss.project(a - shift * loss.second_derivative(u, y), y), u, alpha)
 
 
 def _solved(H: Matrix, right: Matrix) -> Matrix:

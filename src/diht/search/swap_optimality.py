@@ -253,10 +253,13 @@ class _Search:
         for at in [at for at in places.tolist() if at not in fitted]:
             if self.ended():
                 return None
-            fitted.add(at)
             features, w = np.flatnonzero(self.unit == joining.units[at]), less.w
             w[features] = joining.t[at]
             other = self.fit(np.union1d(less.support, features), w, less.b)
+            if not other.objective <= less.objective:  # a start that leads astray
+                other = self.fit(other.support, less.w, less.b)
+            if np.isfinite(other.objective):
+                fitted.add(at)
             if other.objective < joining.target:
                 return other
         return None
