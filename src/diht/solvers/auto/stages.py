@@ -64,9 +64,10 @@ _BUDGET = 3e9  # operations of a search tree: about three seconds
 # not end in time: at the first looks only where the relative gap is wide.
 _FIRST_LOOK, _SURE_LOOK, _CLOSED_SHARE, _WIDE = 1.0 / 64.0, 1.0 / 16.0, 0.03, 0.2
 _MOST_REMOVED = 3  # features that a perturbation forbids
-_EXCHANGED = 15  # of so many features restarts exchange one, two and three
+_EXCHANGED = 15  # of so many features restarts exchange one to four
 # Effort of restarts, some eight seconds, and of those in a row that lead to nothing, one or two.
 _RESTARTS, _RESTARTS_IN_VAIN = 1e8, 2e7
+_MOST_RESTARTED = 4  # restarts in a row without a better model after which they end
 _TALL = 0.15  # share of that where features do not outnumber samples: swap optima are few there
 _TIGHT = 0.05  # relative gap below which less is done in vain: 1 of 9 models was improved there, 3 of 28 up to .2, 31 of 97 above
 _LOOK = 1e6  # effort, some tenths of a second, after which the loop looks at the incumbent
@@ -497,7 +498,7 @@ class Restarts(Stage):
         """Improve the incumbent or the bound."""
         rng, size = np.random.default_rng(state.random_state), state.problem.constraint.size
         effort, in_vain = Effort(_RESTARTS, _RESTARTS_IN_VAIN), 0
-        while in_vain < _MOST_REMOVED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
+        while in_vain < _MOST_RESTARTED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
             better = state.restart(rng, max(size * (1 + in_vain) // _EXCHANGED, 1 + in_vain), NARROW, effort)
             in_vain = 0 if better else in_vain + 1
             if better:
