@@ -68,7 +68,6 @@ _EXCHANGED = 15  # of so many features restarts exchange one to four
 # Effort of restarts, some eight seconds, and of those in a row that lead to nothing, one or two.
 _RESTARTS, _RESTARTS_IN_VAIN = 1e8, 2e7
 _MOST_RESTARTED = 4  # restarts in a row without a better model after which they end
-_TALL = 0.15  # share of that where features do not outnumber samples: swap optima are few there
 _TIGHT = 0.05  # relative gap below which less is done in vain: 1 of 9 models was improved there, 3 of 28 up to .2, 31 of 97 above
 _LOOK = 1e6  # effort, some tenths of a second, after which the loop looks at the incumbent
 _RETURNED = 5  # searches from starts of their own that end at the incumbent: a better one is unlikely then
@@ -448,9 +447,8 @@ class ManyStarts(Stage):
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
-        (n, d), starts, look = state.problem.shape, state.starts, _LOOK
-        share = 1.0 if d > n else _TALL
-        effort = Effort(_RESTARTS, share * _in_vain(state))
+        d, starts, look = state.problem.shape[1], state.starts, _LOOK
+        effort = Effort(_RESTARTS, _in_vain(state))
         starts.know(state.best.support, state.objective)
         while starts.returned < _RETURNED and state.exceeds(LOOSE) and not effort.is_spent and not state.stop():
             undecided, best = state.screened(), state.objective
@@ -460,10 +458,10 @@ class ManyStarts(Stage):
             effort.spend(found.effort)
             state.effort += found.effort
             if found.objective < best - REFIT * abs(best):
-                state.fit(found.support, np.zeros(state.problem.shape[1]), state.best.b)
+                state.fit(found.support, np.zeros(d), state.best.b)
             if state.objective < best:
                 effort.pay()
-                effort.patience = max(share * _in_vain(state), effort.spent)
+                effort.patience = max(_in_vain(state), effort.spent)
             if state.objective < best or effort.spent >= look:
                 look = effort.spent + _LOOK
                 yield
