@@ -54,7 +54,7 @@ def barrier_point(
     K, sigma, state, m, rho
         As there.
     start : array
-        A model to begin near to, in the places that it takes; the result does not depend on it.
+        A model to begin near to, in the places that it takes; the result does not depend on it, but for the accuracy.
     accuracy : float
         Relative gap at which to end.
 
@@ -72,11 +72,11 @@ def barrier_point(
         try:
             R, y = _factor(A, K[:n, n])
             barrier = _Barrier(R[:, free], y, R[:, inside], m, rho, start[free])
+            beyond = 0.5 * max(float(K[n, n] - y @ y), 0.0)  # what no model explains
+            z = barrier.nearest(accuracy, beyond)
+            alpha = barrier.best_alpha(z)  # with a residual the model would not have the bound of alpha
         except np.linalg.LinAlgError:
             return None
-        beyond = 0.5 * max(float(K[n, n] - y @ y), 0.0)  # what no model explains
-        z = barrier.nearest(accuracy, beyond)
-        alpha = barrier.best_alpha(z)  # with a residual the model would not have the bound of alpha
         p = np.zeros(n)
         p[inside] = alpha @ R[:, inside] / rho
         p[free] = z * (alpha @ R[:, free]) / rho

@@ -604,7 +604,8 @@ class _Walk:
         share = self._share(lines, alpha, rise)
         left, new = self._pulled(lines, rise), lines.total(lambda y, x, d: x * d, column, rise)
         conjugate = self._rise(lines, share, alpha, rise)
-        return self._value(conjugate, share * left, self.g[features] + share * new), step
+        value = self._value(conjugate, share * left, self.g[features] + share * new)
+        return value - self._rounding(share * (x + step)[:-1], share * left), step
 
     def _moved(self, lines: Lines, u: Along, x: Matrix) -> Along:
         """Return margins after changes of the coefficients."""

@@ -119,7 +119,7 @@ class AutoState:
     effort: float = 0.0  # of searches, in the units of `Effort`
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
-    grown_at: float = np.inf  # the objective that its first nodes were compared with
+    grown_at: float = np.inf  # the objective after its beginning
     larger_ridges: list[tuple[float, float]] = field(default_factory=list)  # (e, B): a bound B for a ridge larger by e
     screening: tuple[Bound, Screening] | None = None  # the last bound that features were screened by, and what it says
     refitted: Indices | None = None  # the last support of many features whose dual point gave a bound
