@@ -383,6 +383,18 @@ def test_samples_without_weight_have_no_part_in_it() -> None:
             assert len(u) == 24
 
 
+def test_a_long_step_is_not_the_last_one() -> None:
+    """Classes that a plane separates: steps grow until margins are in the hundreds, where the Hessian before them says nothing."""
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((int(rng.integers(15, 60)), 3))
+        y = np.where(X.sum(axis=1) + 0.3 * rng.standard_normal() > 0.0, 1.0, -1.0)
+        problem = Problem(X, y, "logistic", 3, 10.0 ** rng.uniform(-13, -10), None, True)
+        fit = refit(problem, np.arange(3), np.zeros(3), 0.0, 1e-9)
+        shorter = [primal(problem, c * fit.w, c * fit.b) for c in np.linspace(0.05, 0.999, 60)]
+        assert min(shorter) >= fit.objective * (1 - 1e-8)
+
+
 def test_separable_samples_with_hardly_any_ridge() -> None:
     rng = np.random.default_rng(5)
     X = rng.standard_normal((50, 3))

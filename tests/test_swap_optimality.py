@@ -192,6 +192,22 @@ def test_bounds_know_what_an_imbalance_of_the_dual_point_costs() -> None:
             assert np.all(after <= fits * (1 + 1e-9))
 
 
+def test_bounds_of_several_targets_know_it_too() -> None:
+    rises = []
+    for seed in range(80):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((int(rng.integers(10, 40)), 5)) * np.array([1.0, 1.0, 1e-6, 1e-6, 1e-6])
+        Y = np.where(X[:, :2] @ rng.standard_normal((2, 2)) + 0.3 > 0.0, 1.0, -1.0)
+        if np.all(np.abs(Y.mean(axis=0)) < 1.0):
+            problem = Problem(X, Y, SquaredHinge(), 3, 10.0 ** rng.uniform(-12, -8), None, True)
+            unit = problem.constraint.unit_of(problem.shape[1])
+            fit = refit(problem, np.flatnonzero(unit < 2), np.zeros(problem.shape[1]), 0.0, 1e-11)
+            joining = Joining(problem, fit, np.arange(2, 5), np.inf, Effort())
+            rises.append(joining.bounds.max() / fit.objective - 1.0)  # of a model that has less
+    assert len(rises) > 20
+    assert max(rises) <= 1e-9
+
+
 def test_a_fit_ends_where_no_sample_leaves_its_piece() -> None:
     """A step of Newton's method that promises next to nothing may still lead past a kink, to a far lower objective."""
     for seed in range(300, 500):

@@ -54,6 +54,7 @@ _LARGEST_LOOK = 500  # whose Hessian travels with every look at a model of rows 
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
+_FAR = 0.5  # share of the objective: a step that leaves less leads to where the Hessian is another one
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
 _HALVINGS = tuple(
@@ -359,7 +360,8 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
     """Newton's method with backtracking; where rounding hides the decrease of phi, that of its gradient decides.
 
     It begins at the model without features where that is better than the given one. A Hessian serves once more where little is left
-    to do, if it changes smoothly. A direction whose every step gains no more than rounding hides is one of rounding.
+    to do, if it changes smoothly and the last step did not lead far. A direction whose every step gains no more than rounding hides
+    is one of rounding.
     """
     problem, part = objective.problem, objective.part
     equations = _direction(problem, part)
@@ -396,6 +398,8 @@ def _newton(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
         new = objective.gradient(trial)
         if not (np.linalg.norm(new) < 0.5 * np.linalg.norm(gradient) if hidden else trial.objective < model.objective):
             break
+        if abs(trial.objective) < _FAR * abs(model.objective):
+            solve = None
         whole = size == 1.0 and gains(trial, size)
         rounded = not whole and model.objective - trial.objective <= _HIDDEN * abs(model.objective)
         model, gradient = trial, new

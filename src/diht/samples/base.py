@@ -137,7 +137,7 @@ class Samples(ABC):
 
     def largest(self, f: Callable[..., Any], *rows: Rows) -> float:
         """Return ``max_i f(y_i, rows_i)``."""
-        return max(self.each(lambda y, s, *parts: float(np.max(f(y, *parts))), *rows))
+        return max(self.each(lambda y, s, *parts: float(np.max(f(y, *parts), initial=-np.inf)), *rows))
 
     def value(self, loss: Loss, u: Rows) -> float:
         """Return ``sum_i s_i l(u_i, y_i)``."""
@@ -318,6 +318,10 @@ class Samples(ABC):
         return balanced(self, loss, alpha)
 
     # Several targets
+
+    def by_target(self, rows: Rows) -> list[Rows]:
+        """Return each target's part of a vector."""
+        return [rows]
 
     def stacked(self, rows: list[Rows]) -> Rows:
         """Return a vector from those of the targets."""

@@ -161,11 +161,12 @@ class Joining:
             self._u = samples.shifted(self._u, samples.best_intercept(problem.loss, self._u))
         self._alpha = dual_from_primal(problem, fit.w, fit.b, self._u)
         self._intercept, imbalance = 0.0, 0.0
-        if problem.fit_intercept and problem.n_targets == 1:
-            self._alpha = _balanced(problem.loss, samples, self._u, self._alpha)
-            self._intercept = 2.0 * (abs(float(fit.b)) + samples.largest(lambda y, u: np.abs(u), self._u))
-            imbalance = abs(samples.total(lambda y, a: a, self._alpha))
-            imbalance += _SUMMED * samples.total(lambda y, a: np.abs(a), self._alpha)
+        if problem.fit_intercept:
+            self._alpha = _balanced(problem, self._u, self._alpha)
+            left, sizes = (samples.sums(rows) for rows in (self._alpha, samples.map(_size, self._alpha)))
+            imbalance = float(np.sum(np.abs(left) + _SUMMED * sizes))
+            largest = samples.largest(lambda y, u: np.abs(u), self._u)
+            self._intercept = 2.0 * (float(np.abs(fit.b).max()) + largest)
         self._g = samples.pull(self._alpha)
         squares = problem.pull_constraint.squares(self._g)
         held = squares[np.unique(constraint.unit_of(fit.n_features)[fit.support])]
@@ -577,7 +578,7 @@ class _Walk:
         for _ in range(_NEWTON):
             effort.spend(lines.size * (1.0 + len(self.K) / _WIDE))
             value, step = self._newton_step(lines, features[now], x[:, now])
-            best[now] = np.maximum(best[now], value)
+            best[now] = np.fmax(best[now], value)
             finite = np.all(np.isfinite(step), axis=0)
             x[:, now] += np.where(finite, step, 0.0)
             left = (best[now] < target) & finite
@@ -659,10 +660,20 @@ class _Walk:
         return np.where(np.isfinite(value) & (imbalance <= _BALANCED * self.weight), value, -np.inf)
 
 
-def _balanced(loss: Loss, samples: Samples, u: Rows, alpha: Rows) -> Rows:
+def _size(y: Vector, s: Vector, a: Vector) -> Vector:
+    return np.abs(a)
+
+
+def _balanced(problem: Problem, u: Rows, alpha: Rows) -> Rows:
     """Take out what rounding of the margins u has left of an imbalance, as another intercept, the same to rounding, would."""
-    if not loss.differentiable:
+    samples, loss = problem.samples, problem.loss
+    if loss.coupled or not loss.differentiable:
         return alpha
+    own = enumerate(zip(samples.targets, samples.by_target(u), samples.by_target(alpha), strict=True))
+    return samples.stacked([_without_drift(loss.of_target(c), *rows) for c, rows in own])
+
+
+def _without_drift(loss: Loss, samples: Samples, u: Rows, alpha: Rows) -> Rows:
     bend = samples.total(lambda y, u: loss.second_derivative(u, y), u)
     if not bend > 0.0:
         return alpha

@@ -256,9 +256,10 @@ class _Search:
             features, w = np.flatnonzero(self.unit == joining.units[at]), less.w
             w[features] = joining.t[at]
             other = self.fit(np.union1d(less.support, features), w, less.b)
-            if not other.objective <= less.objective:  # a start that leads astray
+            most = less.objective + self.rtol * abs(less.objective)  # a feature more never raises it
+            if not other.objective <= most:  # a start that leads astray
                 other = self.fit(other.support, less.w, less.b)
-            if np.isfinite(other.objective):
+            if other.objective <= most:
                 fitted.add(at)
             if other.objective < joining.target:
                 return other
