@@ -38,6 +38,7 @@ EQUAL = Decimal("1e-6")  # relative difference up to which a model is the optimu
 SLOW = 5.0  # seconds of processor time
 TRIES = (1.0, 3.0, 1.0)  # of a slow call, in units of its limit: kernels compile in the second, at the latest
 ROUNDED = Decimal("1e-11")  # relative error of an objective whose columns are divided by rounded deviations
+SWAPPED = Decimal("1e-8")  # of an objective: what a swap may gain from a model that is called swap-optimal
 HUGE = Decimal("1e300")  # objectives beyond it may overflow, and be refused
 HUGE_COUNT = Decimal("1e125")  # those of counts, which are exponentials
 
@@ -114,6 +115,7 @@ class Answer:
     certificate: Any
     status: str | None = None
     problem: Any = None
+    swap_optimal: Any = False
 
 
 def assert_true_bounds(seeds: Iterable[int], stated: Callable[[Case, Any], Problem]) -> None:
@@ -177,7 +179,15 @@ def _solve(case: Case, call: Call) -> list[Answer]:
 
 def _of_result(k: int, result: Any, problem: Any) -> Answer:
     return Answer(
-        k, result.coef, result.intercept, True, result.objective, result.certificate, str(result.status), problem
+        k,
+        result.coef,
+        result.intercept,
+        True,
+        result.objective,
+        result.certificate,
+        str(result.status),
+        problem,
+        result.swap_optimal,
     )
 
 
@@ -217,6 +227,7 @@ def _fit(case: Case, call: Call) -> list[Answer]:
             estimator.certificate_,
             str(result.status),
             problem,
+            result.swap_optimal,
         )
     ]
 
@@ -419,6 +430,7 @@ def judge(oracle: Oracle, call: Call, answer: Answer, counts: Counter[str]) -> I
     if known is not None and known > oracle.smallest and call.kind != "certify" and attained < known:
         yield "false claims", f"{certificate.attained!r} is called attained, but the model has {known:.20g}"
     yield from _about_features(oracle, certificate, slack, counts)
+    yield from _about_swaps(oracle, answer, exact, counts)
     yield from _better(oracle, certificate, better)
     again = bound if answer.problem is None else float(certificate.bound.check(answer.problem))
     if again < bound:
@@ -537,6 +549,20 @@ def _about_features(
 
 # ---------------------------------------------------------------------------------------------------------------------
 # A case as a program
+
+
+def _about_swaps(
+    oracle: Oracle, answer: Answer, exact: Decimal | None, counts: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Whether a swap gains more than is said: nothing where the model is called swap-optimal, but for the accuracy of fits."""
+    left, case = answer.swap_optimal, oracle.case
+    known = exact is not None and exact > oracle.smallest and case.rule is None and case.sign is None
+    if left is False or not known or exact is None:
+        return
+    counts["claims"] += 1
+    best = oracle.swapped(np.any(np.atleast_2d(answer.coef) != 0.0, axis=0))
+    if exact - best > Decimal(0.0 if left is True else float(left)) + SWAPPED * abs(exact):
+        yield "false claims", f"swaps gain at most {left}, but from {exact:.17g} one leads to {best:.17g}"
 
 
 def program(case: Case, call: Call) -> Iterator[str]:

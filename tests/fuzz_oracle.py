@@ -345,6 +345,13 @@ class Oracle:
         room = [self._has_room(support, unit) for support in self.supports]
         return self.least(np.flatnonzero(room))
 
+    def swapped(self, used: Mask) -> Decimal:
+        """The least objective of a witness with one unit less than some features, and another in its place."""
+        units = np.array([used[list(unit)].any() for unit in self.units])
+        others = np.array([[support[list(unit)].any() for unit in self.units] for support in self.supports])
+        leave, join = (np.count_nonzero(differ, axis=1) for differ in (units & ~others, others & ~units))
+        return self.least(np.flatnonzero((leave == 1) & (join == 1)))
+
     def _has_room(self, support: Mask, unit: list[int]) -> bool:
         wider = support.astype(np.float64)
         wider[unit] = 1.0

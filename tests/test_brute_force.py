@@ -292,6 +292,24 @@ def test_false_claims_about_features_are_seen(oracle: Oracle) -> None:
     assert "false claims" in said_of(oracle, below, excluded=[0])
 
 
+def test_a_false_claim_of_swap_optimality_is_seen(oracle: Oracle) -> None:
+    """From the worst model of one feature a swap leads to the best."""
+    model, best = oracle.models[int(np.argmax(oracle.objectives))], float(oracle.best)
+    objective = float(oracle.exact(model))
+    said = certificate(lower_bound=best * (1.0 - 1e-12), attained=objective * (1.0 + 1e-12))
+
+    def seen(swap_optimal: bool | float) -> bool:
+        answer = Answer(1, model.w, 0.0, True, objective, said, "stalled", None, swap_optimal)
+        return "false claims" in [what for what, _ in judge(oracle, Call("solve"), answer, Counter())]
+
+    gain = objective - best
+    assert gain > 1e-6 * objective
+    assert seen(True)
+    assert seen(0.99 * gain)
+    assert not seen(1.01 * gain)
+    assert not seen(False)
+
+
 def test_a_model_that_is_not_allowed_is_seen(oracle: Oracle) -> None:
     for w in (np.array([1.0, 1.0, 0.0]), np.array([np.nan, 0.0, 0.0])):
         answer = Answer(1, w, 0.0, True, 1.0, certificate(lower_bound=0.0))
