@@ -219,6 +219,15 @@ def test_a_fit_ends_where_no_sample_leaves_its_piece() -> None:
             assert np.all(bounds[-1] <= fits * (1 + 1e-9))
 
 
+def test_where_rounding_hides_what_a_swap_gains_no_more_than_the_gap_is_said() -> None:
+    """Means of 3e7 deviations and a model that separates: its intercept, in the user's units, is rounded to 7e-9."""
+    X = np.array([[1.0, 29532552.06256545, 4815461.951923815], [1.0, 29532553.150315996, 4815461.559656372]])
+    weights = np.array([895.0238345098613, 1.0])
+    result = solve(Problem(X, np.array([1.0, -1.0]), "hinge", 2, 1.3183775891875993e-10, weights, True))
+    assert result.swap_optimal is not True
+    assert result.swap_optimal >= result.objective - 2.3e-10  # what a swap attains
+
+
 @pytest.mark.parametrize("convert", [np.asarray, sp.csr_array], ids=["dense", "CSR"])
 @pytest.mark.parametrize("loss", [Huber(delta=0.2), SquaredHinge()], ids=str)
 def test_bounds_know_what_rounding_adds_where_coefficients_cancel(loss: Loss, convert) -> None:

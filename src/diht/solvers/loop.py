@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from diht.bounds.certificate import certificate_of, handed_out
-from diht.bounds.duality import Bound, lower_bound, null_bound, primal
+from diht.bounds.duality import Bound, lower_bound, null_bound, primal, upper_bound
 from diht.constraints.groups import features_given
 from diht.fit import Fit
 from diht.numerics.arrays import Vector
@@ -57,6 +57,7 @@ SOLVERS: dict[str, type[Solver]] = {
 _FEW = 3  # evaluations without progress, at least, before a solve counts as stalled
 _PROGRESS = 1e-8  # relative improvement of either bound that counts as progress
 _SPACING = 1.25  # ratio of the epochs of two evaluations that cost a pass each
+_HIDDEN = 1e-8  # share of the objective that rounding may hide: more, and it cannot be told what a swap gains
 
 
 def require_problem(problem: object) -> None:
@@ -394,6 +395,17 @@ class _Loop:
             self.keep(point.fit, margin)
             self.prove(point)
 
+    def left_to_swaps(self, state: Any, handed_out: Certificate) -> bool | float:
+        """What a swap could gain: no more than the gap is known where rounding hides more than a swap would have to gain."""
+        best, left = self.best, self.method.swap_optimal(state)
+        if left is False:
+            return left
+        searched = upper_bound(self.problem, best.w, best.b, best.margins(self.problem))
+        hidden = max(searched, handed_out.attained) - best.objective
+        return (
+            left if hidden <= _HIDDEN * abs(best.objective) else max(handed_out.attained - handed_out.lower_bound, 0.0)
+        )
+
     def result(self, status: Status, n_iter: int, state: Any) -> Result:
         problem = self.problem
         last = self.method.last(problem, state)
@@ -415,7 +427,7 @@ class _Loop:
             status,
             self.limits.tol,
             pool=() if pool is None else pool.models(problem),
-            swap_optimal=self.method.swap_optimal(state),
+            swap_optimal=self.left_to_swaps(state, model.certificate),
             last=last.fit.model(problem),
             last_alpha=None if last.alpha is None else problem.samples.copy(last.alpha),
             n_iter=n_iter,
