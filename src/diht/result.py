@@ -354,8 +354,9 @@ class Result:
         The method that ran, as it would be typed.
     swap_optimal : bool or float
         True if no exchange of one feature (or group) of the model for another, all coefficients fitted anew, lowers the objective
-        by more than 1e-9 of it: each is ruled out by a bound, or was fitted. A number where that would take too long, or rounding hides
-        1e-8 of the objective: none lowers the objective by more. False where a limit on time came first, and for methods that do not look at exchanges.
+        by more than 1e-9 of it: each is ruled out by a bound, or was fitted. A number where that would take too long, or
+        rounding hides 1e-8 of the objective: none lowers the objective by more. False where a limit on time came first, and
+        for methods that do not look at exchanges.
     """
 
     w: NDArray[Any]
