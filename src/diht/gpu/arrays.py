@@ -408,8 +408,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.where: _where,
     np.clip: _clip,
     np.sum: _sum,
-    np.max: lambda a, axis=None: a.max(axis),
-    np.min: lambda a, axis=None: a.min(axis),
+    np.dot: lambda a, b: a @ b,  # of at most two dimensions
+    np.max: lambda a, axis=None, initial=None: a.max(axis, initial),
+    np.min: lambda a, axis=None, initial=None: a.min(axis, initial),
     np.any: _any,
     np.all: _all,
     np.argmin: lambda a: int(torch.argmin(a.tensor)),
