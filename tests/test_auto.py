@@ -256,7 +256,7 @@ CASES: dict[type[Stage], tuple[Draw, str, float, Draw | None]] = {
         partial(medium, Squared()),
     ),
     ManyStarts: (
-        partial(drawn, SquaredHinge(), 40, 2000, 5, 0.5, 2.0, 1e-3, 1),
+        partial(drawn, SquaredHinge(), 40, 2000, 5, 0.5, 2.0, 1e-3, 2),
         "objective",
         0.01,
         partial(medium, Logistic()),

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from diht import Problem
 from diht.losses import Hinge, Huber, Logistic, Loss, Poisson, SmoothedHinge, Squared, SquaredHinge
 from diht.refit import refit
-from diht.samples import BlockSamples, Descents
+from diht.samples import BlockSamples, Descents, exchanges
 from diht.search.exchange import Hessian, Quadratic
 from diht.search.starts import Starts
 from oracle import best_subset, some_weights, targets
@@ -102,6 +102,35 @@ def test_exchanges_are_those_of_the_formula(intercept: bool) -> None:
         assert objective - found(n + 1)[0] == pytest.approx(gains[row, new], rel=1e-6)
         assert set(found(n + 1)[1]) == {*support, new} - {fit.support[row]}
     assert n > 0
+
+
+@pytest.mark.parametrize("most", [0, 100, 10_000])
+def test_rows_that_are_kept_change_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None, two of forty, all: the same models, searched again with what the first searches have left."""
+    problem = drawn(Squared(), (30, 40), 5)
+    expected = [starts_of(problem, seed).search(problem) for seed in range(3)]
+    monkeypatch.setattr(exchanges, "_MOST_KEPT", most)
+    starts = starts_of(problem)
+    for seed in [0, 1, 2, 0]:
+        again = Starts(problem, starts.descents, seed)
+        objective, support = next(iter(starts._known.values()))
+        again.know(support, objective)
+        found = again.search(problem)
+        assert found.support.tolist() == expected[seed].support.tolist()
+        assert found.objective == pytest.approx(expected[seed].objective, rel=1e-12)
+    kept = starts.descents._quadratic.data[4]
+    assert len(kept) == min(40, most // 40)
+    assert (len(set(kept[kept >= 0])) == np.count_nonzero(kept >= 0)) and np.all(kept[: most // 40][:2] >= 0)
+
+
+def test_kinds_of_starts_that_lead_to_nothing_take_turns_by_their_effort() -> None:
+    problem = drawn(Logistic(), (30, 200), 3)
+    starts = starts_of(problem)
+    for _ in range(40):
+        found = starts.search(problem)
+    efforts = list(starts._efforts.values())
+    assert max(efforts) - min(efforts) <= max(efforts) / 2
+    assert min(efforts) > found.effort > 0.0
 
 
 def test_what_is_decided_stays() -> None:

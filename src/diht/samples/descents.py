@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from diht.design import DenseDesign, Design
-from diht.numerics.arrays import Indices, Mask, Vector
+from diht.numerics.arrays import Indices, Mask, Matrix, Vector
 from diht.samples.exchanges import Exchanges
 from diht.samples.least_squares import ridge
 
@@ -67,28 +67,39 @@ class Descents:
     fit_intercept: bool
 
     @cached_property
-    def _centred(self) -> tuple[DenseDesign, Vector]:
-        """X and y, less their means where there is an intercept."""
-        X, (y, s) = self.design.toarray(copy=False), self.targets
-        share = s / s.sum() if self.fit_intercept else np.zeros(len(s))
-        return DenseDesign(X - share @ X), y - share @ y
+    def _columns(self) -> tuple[Matrix, Vector, Mask]:
+        """A row for each column of X, centred where there is an intercept, of norm one unless constant; the norms; which vary."""
+        s = self.targets[1]
+        XT = np.array(self.design.toarray(copy=False).T, dtype=np.float64, order="C")
+        if self.fit_intercept:
+            XT -= (XT @ (s / s.sum()))[:, np.newaxis]
+        norms = np.sqrt(np.einsum("ij,ij,j->i", XT, XT, s))
+        usable = norms > _CONSTANT * norms.max(initial=0.0)
+        XT /= np.where(usable, norms, 1.0)[:, np.newaxis]
+        return XT, norms, usable
 
-    @cached_property
+    @property
     def norms(self) -> Vector:
         """The norm of every column, centred."""
-        return np.asarray(np.sqrt(self.targets[1] @ np.square(self._centred[0].toarray(copy=False))))
+        return self._columns[1]
 
-    @cached_property
+    @property
     def usable(self) -> Mask:
         """Which columns are not constant."""
-        return np.asarray(self.norms > _CONSTANT * self.norms.max(initial=0.0))
+        return self._columns[2]
+
+    @cached_property
+    def _target(self) -> Vector:
+        """The targets, less their mean where there is an intercept."""
+        y, s = self.targets
+        return np.asarray(y - (s @ y) / s.sum() if self.fit_intercept else y)
 
     @cached_property
     def _data(self) -> tuple[Vector, ...]:
-        scale = np.where(self.usable, self.norms, 1.0)
-        XT = np.array((self._centred[0].toarray(copy=False) / scale).T, order="C")
+        XT, norms, usable = self._columns
         scalars = np.array([float(self.fit_intercept), _ACCURACY, _GAIN])
-        return XT, self.targets, scalars, np.array(self.loss, dtype=np.float64), self.lam / np.square(scale)
+        ridges = self.lam / np.square(np.where(usable, norms, 1.0))
+        return XT, self.targets, scalars, np.array(self.loss, dtype=np.float64), ridges
 
     @property
     def is_quadratic(self) -> bool:
@@ -98,18 +109,17 @@ class Descents:
     @cached_property
     def _quadratic(self) -> Exchanges:
         """The objective, where the loss is a parabola."""
-        weights, ridges = self.targets[1] / self.loss[1], self._data[4]
-        return Exchanges.fitting(self._data[0], weights, self._centred[1], ridges, self.fit_intercept, keep=True)
+        return Exchanges.fitting(self._data[0], self.targets[1] / self.loss[1], self._target, self._data[4])
 
     def ridge_effort(self, n_features: int) -> float:
         """Return the effort of a ridge regression on so many features."""
         n = len(self.targets[0])
-        return _REGRESSED * n * n_features * min(n, n_features) if self.is_quadratic else 0.0
+        return _REGRESSED * n * n_features * min(n, n_features)
 
     def ridge(self, features: Indices, lam: float) -> Vector:
         """Return how much each of some features contributes to the ridge regression of the targets on them."""
         columns = self._data[0][features] * self.norms[features, np.newaxis]
-        w = ridge(DenseDesign(columns.T), self._centred[1], self.targets[1], 0.5 * lam)
+        w = ridge(DenseDesign(columns.T), self._target, self.targets[1], 0.5 * lam)
         return np.zeros(len(features)) if w is None else np.abs(w) * self.norms[features]
 
     def descend(self, start: Indices, n_fixed: int, size: int, masks: tuple[Mask, Mask], most: float) -> Optimum:

@@ -4,8 +4,8 @@ The notation is that of :mod:`diht.search.exchange`, whose numpy is the twin of 
 gradient, :math:`M = H_{SS}^{-1}`, :math:`B = M H_{S \cdot}`, and h the curvatures along features where S answers. The arguments are
 tuples of arrays:
 
-    data    A, a row for each feature, with H = A A' + the ridges; the diagonal of H; the ridges; the rows of H that are known, and
-            which are: two arrays without entries where none is kept
+    data    A, a row for each feature, with H = A A' + the ridges; the diagonal of H; the ridges; the rows of H that are kept, and
+            their features, -1 behind the last one
     model   members, the features; w, their coefficients; M; B, a row for each feature and a column for each member; r; h
     room    a row of H; four vectors as long as the members, of zeros.
 
@@ -26,15 +26,18 @@ _GAIN = 4.0  # effort of the gain of an exchange
 @jit
 def write_row(j: Integer, data: Any, out: Array) -> float:
     """Write a row of H; return the effort."""
-    A, _, ridges, rows, known = data
-    if known.size and known[j]:
-        out[:] = rows[j]
-        return 0.0
+    A, _, ridges, rows, kept = data
+    at = 0
+    while at < kept.size and kept[at] >= 0:
+        if kept[at] == j:
+            out[:] = rows[at]
+            return float(out.size)
+        at += 1
     for i in range(out.size):
         out[i] = dot(A[i], A[j], A.shape[1])
     out[j] += ridges[j]
-    if known.size:
-        rows[j, :], known[j] = out, True
+    if at < kept.size:
+        rows[at, :], kept[at] = out, j
     return float(A.size)
 
 
@@ -122,18 +125,30 @@ def best_addition(barred: Array, data: Any, model: Any) -> Integer:
 
 
 @jit
+def gaining(g: float, c: float, b: Array, slopes: Array, costs: Array) -> Integer:
+    """Return how many members a feature, with this slope and curvature, gains by replacing."""
+    count, least = 0, -g * g
+    for i in range(slopes.size):
+        count += 2.0 * g * b[i] * slopes[i] - c * costs[i] > least
+    return count
+
+
+@jit
 def best_exchange(fixed: Integer, barred: Array, data: Any, model: Any, room: Any) -> tuple[float, Integer, Integer]:
-    """Return what the best exchange gains, the place of the member that leaves and the feature that joins."""
+    """Return what the best exchange gains, the place of the member that leaves and the feature that joins; -1 where none gains.
+
+    No exchange gains more than its feature does by joining alone.
+    """
     members, w, _, B, r, h = model
     _, slopes, variances, costs, gains = room
     for i in range(members.size):
         variances[i] = 1.0 / variance(i, data, model)
         slopes[i] = w[i] * variances[i]
         costs[i] = w[i] * slopes[i] if i >= fixed else np.inf
-    best, at, found = -np.inf, -1, -1
+    best, at, found = 0.0, -1, -1
     for j in range(r.size):
-        if not barred[j]:
-            b, g, c = B[j], r[j], max(h[j], data[2][j])
+        b, g, c = B[j], r[j], max(h[j], data[2][j])
+        if not barred[j] and g * g > best * c and gaining(g, c, b, slopes, costs):
             for i in range(members.size):
                 slope = g + b[i] * slopes[i]
                 gains[i] = slope * slope / (c + b[i] * b[i] * variances[i]) - costs[i]

@@ -12,7 +12,7 @@ from diht.numerics.arrays import Indices, Mask, Matrix, Vector
 __all__ = ["Exchanged", "Exchanges"]
 
 _GAIN = 1e-6  # of the objective: what an exchange lowers it by at least
-_MOST_KEPT = 2e7  # entries of H up to which its rows are kept
+_MOST_KEPT = 20_000_000  # entries of the rows of H that are kept
 
 
 class Exchanged(NamedTuple):
@@ -35,22 +35,17 @@ class Exchanges:
     value : float
     """
 
-    data: tuple[Matrix, Vector, Vector, Matrix, Mask]
+    data: tuple[Matrix, Vector, Vector, Matrix, Indices]
     r: Vector
     value: float
 
     @classmethod
-    def fitting(
-        cls, XT: Matrix, weights: Vector, z: Vector, ridges: Vector, fit_intercept: bool, keep: bool
-    ) -> Exchanges:
-        """Return the objective of least squares with weights, which z is the target of; whether to keep rows of H."""
-        if fit_intercept:
-            share = weights / weights.sum()
-            XT, z = XT - (XT @ share)[:, None], z - share @ z
-        root, kept = np.sqrt(weights), len(XT) if keep and len(XT) ** 2 <= _MOST_KEPT else 0
+    def fitting(cls, XT: Matrix, weights: Vector, z: Vector, ridges: Vector) -> Exchanges:
+        """Return the objective of least squares with weights: a row for each column, the target z, both centred where need be."""
+        root, kept = np.sqrt(weights), min(len(XT), _MOST_KEPT // max(len(XT), 1))
         A, z = XT * root, root * z
         diagonal = np.einsum("ij,ij->i", A, A) + ridges
-        data = A, diagonal, ridges, np.empty((kept, kept)), np.zeros(kept, dtype=np.bool_)
+        data = A, diagonal, ridges, np.empty((kept, len(XT))), np.full(kept, -1)
         return cls(data, A @ z, 0.5 * float(z @ z))
 
     def search(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import cycle
-
 import numpy as np
 
 from diht.numerics.arrays import Indices, Mask
@@ -22,7 +20,7 @@ _LARGEST_RIDGE = 3.0  # powers of ten, times lam, for ridge regressions
 
 
 class Starts:
-    """Starts of four kinds, in turn, each kind for as long as it leads to better models.
+    """Starts of four kinds: each as long as it leads to better models, then that which has taken the least effort so far.
 
     A model is grown among a random half of all features, at first among all, or among the features of two good models; or the
     best model loses some features, which may not come back before others have joined; or of a ridge regression on a random half
@@ -47,8 +45,8 @@ class Starts:
         self._rng, self._known = np.random.default_rng(random_state), dict[bytes, tuple[float, Indices]]()
         self._share = 1.0  # of all features, among which the next model of its own is grown
         self._regressed = 0.0  # effort of ridge regressions for the last start
-        self._kinds = cycle((self._own, self._halved, self._crossed, self._kicked))
-        self._kind = next(self._kinds)
+        self._efforts = dict.fromkeys((self._own, self._halved, self._crossed, self._kicked), 0.0)
+        self._kind = self._own
 
     @property
     def elite(self) -> list[Indices]:
@@ -65,12 +63,13 @@ class Starts:
         self._regressed = 0.0
         found = self.descend(problem, *self._kind(best), most)
         found = found._replace(effort=found.effort + self._regressed)
+        self._efforts[self._kind] += found.effort
         self._known[found.support.tobytes()] = found.objective, found.support
         self.returned += self._kind == self._own and np.array_equal(found.support, best)
         if found.objective < least - _ACCURACY * abs(least):
             self.returned = 0
         else:
-            self._kind = next(self._kinds)
+            self._kind = min(self._efforts, key=self._efforts.__getitem__)
         return found
 
     def descend(self, problem: Problem, support: Indices, among: Mask, most: float = np.inf) -> Optimum:

@@ -412,11 +412,14 @@ class Reselection(Stage):
 
 
 class Perturbation(Stage):
-    """Forbid a few features of the incumbent, search, and search on with all allowed; the squared loss does so in every search."""
+    """Forbid a few features of the incumbent, search, and search on with all allowed, where no search is compiled.
+
+    The squared loss does so in every search.
+    """
 
     def applies(self, profile: Profile) -> bool:
         """Whether a problem of this profile gets the stage."""
-        return profile.is_small and not profile.is_quadratic
+        return profile.is_small and not profile.is_quadratic and not profile.searches_compiled
 
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
