@@ -120,7 +120,8 @@ def test_rows_that_are_kept_change_nothing(most: int, monkeypatch: pytest.Monkey
         assert found.objective == pytest.approx(expected[seed].objective, rel=1e-12)
     kept = starts.descents._quadratic.data[4]
     assert len(kept) == min(40, most // 40)
-    assert (len(set(kept[kept >= 0])) == np.count_nonzero(kept >= 0)) and np.all(kept[: most // 40][:2] >= 0)
+    known = kept[kept >= 0].tolist()
+    assert len(set(known)) == len(known) >= min(2, len(kept))
 
 
 def test_kinds_of_starts_that_lead_to_nothing_take_turns_by_their_effort() -> None:
