@@ -124,14 +124,21 @@ def test_rows_that_are_kept_change_nothing(most: int, monkeypatch: pytest.Monkey
     assert len(set(known)) == len(known) >= min(2, len(kept))
 
 
-def test_kinds_of_starts_that_lead_to_nothing_take_turns_by_their_effort() -> None:
+def test_kinds_of_starts_take_turns_but_for_one_that_takes_most_of_the_effort(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = drawn(Logistic(), (30, 200), 3)
-    starts = starts_of(problem)
-    for _ in range(40):
-        found = starts.search(problem)
-    efforts = list(starts._efforts.values())
-    assert max(efforts) - min(efforts) <= max(efforts) / 2
-    assert min(efforts) > found.effort > 0.0
+
+    def turns() -> list[int]:
+        starts = starts_of(problem)
+        kinds, taken = list(starts._efforts), []
+        for _ in range(60):
+            taken.append(kinds.index(starts._kind))
+            starts.search(problem)
+        assert sum(starts._efforts.values()) > 0.0
+        return [taken.count(kind) for kind in range(len(kinds))]
+
+    assert min(turns()) >= 10
+    monkeypatch.setattr(Descents, "ridge_effort", lambda self, n_features: 1e12)
+    assert turns()[1] == 1
 
 
 def test_what_is_decided_stays() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from diht.numerics.arrays import Indices, Mask
@@ -20,7 +22,7 @@ _LARGEST_RIDGE = 3.0  # powers of ten, times lam, for ridge regressions
 
 
 class Starts:
-    """Starts of four kinds: each as long as it leads to better models, then that which has taken the least effort so far.
+    """Starts of four kinds in turn, each for as long as it leads to better models, but none that has taken most of the effort.
 
     A model is grown among a random half of all features, at first among all, or among the features of two good models; or the
     best model loses some features, which may not come back before others have joined; or of a ridge regression on a random half
@@ -69,8 +71,15 @@ class Starts:
         if found.objective < least - _ACCURACY * abs(least):
             self.returned = 0
         else:
-            self._kind = min(self._efforts, key=self._efforts.__getitem__)
+            self._kind = self._next()
         return found
+
+    def _next(self) -> Callable[[Indices], tuple[Indices, Mask]]:
+        """Return the kind that follows, unless it has taken more effort than all others together."""
+        kinds = list(self._efforts)
+        after = kinds.index(self._kind) + 1
+        total = sum(self._efforts.values())
+        return next(kind for kind in kinds[after:] + kinds[:after] if self._efforts[kind] <= 0.5 * total)
 
     def descend(self, problem: Problem, support: Indices, among: Mask, most: float = np.inf) -> Optimum:
         """Fill a support up with features among some, where these suffice, then swap with all that the constraint allows."""
