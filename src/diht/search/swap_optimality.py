@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from diht.samples import Intercept
 from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import NARROW, WIDE, Breadth, Effort, Joining
 from diht.search.pool import Pool
+from diht.search.steps import end_of
 
 __all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
 
@@ -43,12 +44,7 @@ class SwapOptimum(NamedTuple):
 
 def swap_optimum(problem: Problem, fit: Fit, **settings: Any) -> SwapOptimum:
     """Exchange units of a fitted model until no exchange lowers the objective; the settings are those of `better_swaps`."""
-    swaps = better_swaps(problem, fit, **settings)
-    while True:
-        try:
-            next(swaps)
-        except StopIteration as end:
-            return cast(SwapOptimum, end.value)
+    return end_of(better_swaps(problem, fit, **settings))
 
 
 def better_swaps(
@@ -102,12 +98,7 @@ def restarted(
     while other is not None and not search.ended():
         fit = other
         other = search.without(fit, _NOTHING, glance)[0] if search.has_room(fit) else None
-    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, glance)
-    while True:
-        try:
-            next(swaps)
-        except StopIteration as end:
-            return cast(SwapOptimum, end.value).fit
+    return end_of(_Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, glance)).fit
 
 
 _ROUGH = 1e-6  # relative fall of the objective that is worth a swap on the way from another start
