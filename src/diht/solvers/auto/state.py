@@ -118,6 +118,7 @@ class AutoState:
     solve_part: Callable[[Problem], Iterator[AutoState]] | None = None  # stage by stage on another problem
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     effort: float = 0.0  # of searches, in the units of `Effort`
+    glanced: set[bytes] = field(default_factory=set)  # supports whose features were all left out at a glance in vain
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
     grown_at: float = np.inf  # the objective after its beginning
@@ -295,7 +296,9 @@ class AutoState:
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
-            found = yield from better_swaps(undecided, best, effort=effort, stop=self.stop, pool=self.pool)
+            found = yield from better_swaps(
+                undecided, best, effort=effort, stop=self.stop, pool=self.pool, glanced=self.glanced
+            )
         else:
             pool = Pool(self.pool.capacity)
             best = replace(best, n_features=len(part.features), support=part.entered(best.support))
@@ -311,7 +314,8 @@ class AutoState:
             return False
         free = np.setdiff1d(best.support, undecided.constraint.free(self.problem.shape[1])[1])
         removed = rng.choice(free, min(n_removed, len(free)), replace=False)
-        restarted(undecided, best, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
+        settings: dict[str, Any] = {"effort": effort, "stop": self.stop, "pool": self.pool, "glanced": self.glanced}
+        restarted(undecided, best, removed, glance, **settings)
         return self.objective < best.objective
 
     def select_forward(self, b: Intercept) -> Iterator[None]:
