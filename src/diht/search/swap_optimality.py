@@ -133,6 +133,8 @@ class _Search:
         self.glanced = set[bytes]() if glanced is None else glanced  # supports that were left out in vain
         self.effort, self.stop, self.pool = effort, stop, pool
         self._curvatures: Vector | None = None
+        self._whole: Fit | None = None  # the model whose units are left out, and those that are without one
+        self._less: dict[int, Fit] = {}
         self.joined: dict[int, int] = {}  # units that no first bound ruled out when one was left out
         d, pieces = problem.shape[1], problem.loss.pieces
         self.per_entry = _PER_ENTRY if pieces is None or not pieces.is_bounded else _PER_ENTRY_INTERIOR
@@ -234,7 +236,7 @@ class _Search:
 
         At a glance only what promises most is looked at, and nothing is known of the gain.
         """
-        less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
+        less = self.less(fit, unit)
         units = self.unit[self.constraint.joining(less.support, fit.n_features)]
         units = units if self.constraint.is_plain else np.unique(units)
         self.effort.spend(_PER_UNIT * len(units))
@@ -251,6 +253,14 @@ class _Search:
         better = self.first_better(less, joining, joining.open, fitted)
         missed = [joining.bounds[at] for at in joining.open.tolist() if at not in fitted]
         return better, 0.0 if better is not None or not missed else fit.objective - float(min(missed))
+
+    def less(self, fit: Fit, unit: int) -> Fit:
+        """Return the model without a unit, fitted once for a glance and a thorough look."""
+        if self._whole is not fit:
+            self._whole, self._less = fit, {}
+        if unit not in self._less:
+            self._less[unit] = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
+        return self._less[unit]
 
     def curvatures(self, joining: Joining) -> Vector | None:
         """Return curvatures along features; where l'' is smooth, those that were asked for first: they take reads of X."""
