@@ -13,8 +13,8 @@ from scipy.sparse import csr_array
 
 from cases import DESIGNS, LOSSES
 from diht import Problem
-from diht.bounds.duality import dual_from_primal, feasible, lower_bound, primal
 from diht import refit as refit_module
+from diht.bounds.duality import dual_from_primal, feasible, lower_bound, primal
 from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from diht.refit import refit
 from diht.relaxation.smoothing import Moreau
