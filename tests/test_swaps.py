@@ -237,6 +237,7 @@ def test_several_swaps_are_made_at_once_where_the_quadratic_is_right(monkeypatch
     X, y, _ = paper_design(400, 15, 60, 0)
     problem, start, fits = Problem(X, np.where(y > 0.0, 1.0, -1.0), "logistic", 15, 0.01), np.arange(45, 60), []
     monkeypatch.setattr(swaps, "refit", lambda *a, **k: fits.append(refit(*a, **k)) or fits[-1])
+    monkeypatch.setattr(swaps, "_MOST_ENTRIES", 400 * 59)  # as if X were large
     fit = swap_search(problem, start)
     exchanged = len(np.setdiff1d(start, fit.support))
     assert exchanged >= 10

@@ -392,7 +392,8 @@ def _step_by_trial(block: _Block, fit: Fit) -> Fit | None:
     if missing:
         new = _filled(block, quadratic, fit, (missing + 1) // 2)
     else:
-        new = _several_at_once(block, quadratic, fit) or _first_better(block, quadratic, fit)
+        several = None if block.is_whole else _several_at_once(block, quadratic, fit)
+        new = several or _first_better(block, quadratic, fit)
     hessian.count(block.part.design)
     return new
 
