@@ -321,6 +321,17 @@ def test_the_beginning_evaluates_the_start() -> None:
     assert 0.0 <= figures(state)["bound"] <= state.objective
 
 
+def test_forward_selection_shows_each_model_on_its_way() -> None:
+    problem = Problem(*scaled_words(1, 200, 150), Logistic(), 10, 1e-3, None, True)
+    state, stage = run_before(problem, ForwardSelection)
+    shown = [(state.objective, len(state.best.support)) for _ in stage.run(state)]
+    objectives = [objective for objective, _ in shown]
+    assert objectives == sorted(objectives, reverse=True)
+    growing = {size for _, size in shown if size < 10}
+    assert len(growing) >= 2
+    assert len({objective for objective, size in shown if size == 10}) >= 2  # grown, then swapped
+
+
 def test_no_stage_begins_once_the_gap_is_closed() -> None:
     problem = Problem(*clear_data(Squared()), Squared(), 2, 1.0)
     state = AutoState(problem, Start())

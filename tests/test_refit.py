@@ -13,8 +13,9 @@ from scipy.sparse import csr_array
 
 from cases import DESIGNS, LOSSES
 from diht import Problem
+from diht import refit as refit_module
 from diht.bounds.duality import dual_from_primal, feasible, lower_bound, primal
-from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared
+from diht.losses import Hinge, Huber, Logistic, Loss, SmoothedHinge, Squared, SquaredHinge
 from diht.refit import refit
 from diht.relaxation.smoothing import Moreau
 from diht.samples.ascent import CoordinateAscent
@@ -515,3 +516,22 @@ def test_an_ascent_that_is_too_slow_for_its_epochs_is_left_to_newton(monkeypatch
     assert 0 < len(epochs) < 100
     monkeypatch.setattr("diht.refit._SHORT_FAST", np.inf)
     assert found.objective == pytest.approx(refit(problem, support, rtol=1e-9).objective, rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", [Huber(), SmoothedHinge(), SquaredHinge()], ids=str)
+@pytest.mark.parametrize("steps", [1, 20])
+def test_a_model_near_by_is_the_start_of_few_steps(loss: Loss, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where these do not lead to the optimum, another method does; where they do, none is asked."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((3000, 12))
+    problem = Problem(X, targets(loss, X @ rng.standard_normal(12), rng), loss, 12, 1e-3, None, True)
+    near, others = refit(problem, np.arange(12)), []
+    interior = refit_module._interior
+    monkeypatch.setattr(refit_module, "_FEW_STEPS", steps)
+    monkeypatch.setattr(refit_module, "_interior", lambda *given: others.append(1) or interior(*given))
+    support = np.arange(11)
+    fit = refit(problem, support, near.w, near.b, 1e-11)
+    assert len(others) == (steps == 1)
+    assert fit.objective == pytest.approx(refit(problem, support).objective, rel=1e-11)
+    far = refit(problem, support, 1e3 * rng.standard_normal(12), 10.0, 1e-11)
+    assert far.objective == pytest.approx(fit.objective, rel=1e-11)

@@ -17,9 +17,9 @@ from diht.samples import BlockSamples
 from diht.search import exact_swaps
 from diht.search import joining as joining_module
 from diht.search.exact_swaps import ExactSwaps
-from diht.search.joining import Effort, Joining
+from diht.search.joining import NARROW, Effort, Joining
 from diht.search.pool import Pool
-from diht.search.swap_optimality import better_swaps, swap_optimum
+from diht.search.swap_optimality import better_swaps, restarted, swap_optimum
 from diht.solvers import Auto
 from diht.solvers.auto import state
 from oracle import scaled_words, some_weights, targets
@@ -362,3 +362,37 @@ def test_a_proof_whose_cost_is_known_may_take_longer_than_what_is_done_in_vain()
     proof = Effort(patience=patience, proof=2.0 * whole.idle)
     assert swap_optimum(problem, fit, effort=proof).left == 0.0
     assert proof.spent <= 2.0 * whole.idle
+
+
+def test_a_model_that_was_glanced_at_in_vain_is_not_glanced_at_again() -> None:
+    X, y = scaled_words(3)
+    problem, glanced = Problem(X, y, "logistic", 6, 1e-3, None, True), set[bytes]()
+    start = refit(problem, np.arange(6))
+    first = swap_optimum(problem, start, effort=(whole := Effort()), glanced=glanced)
+    assert first.left == 0.0
+    assert first.fit.support.tobytes() in glanced
+    again, anew = Effort(), Effort()
+    for effort, known in ((again, glanced), (anew, set[bytes]())):
+        end = swap_optimum(problem, first.fit, effort=effort, glanced=known)
+        assert end.left == 0.0
+        np.testing.assert_array_equal(end.fit.support, first.fit.support)
+    assert again.spent < anew.spent < whole.spent
+
+
+def test_a_restart_ends_at_a_model_that_was_glanced_at_in_vain() -> None:
+    X, y = scaled_words(3)
+    problem, glanced = Problem(X, y, "logistic", 6, 1e-3, None, True), set[bytes]()
+    best = swap_optimum(problem, refit(problem, np.arange(6)), glanced=glanced).fit
+    returned = 0
+    for removed in best.support.tolist():
+        ends, efforts = [], (Effort(), Effort())
+        for known, effort in zip((set[bytes](), set(glanced)), efforts, strict=True):
+            ends.append(
+                restarted(problem, best, np.array([removed]), NARROW, effort=effort, pool=Pool(), glanced=known)
+            )
+            assert ends[-1].support.tobytes() in known
+        np.testing.assert_array_equal(ends[0].support, ends[1].support)
+        if np.array_equal(ends[1].support, best.support):
+            returned += 1
+            assert efforts[1].spent < efforts[0].spent
+    assert returned >= 1

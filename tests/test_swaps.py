@@ -1,6 +1,6 @@
 """The swap search against the enumeration of all swaps, and what it promises for every loss."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -230,6 +230,32 @@ def test_stop_and_the_limit_on_swaps() -> None:
         assert len(np.setdiff1d(start, np.flatnonzero(w))) <= limit
     one, two = (swap_search(problem, start, max_swaps=limit).objective for limit in (1, 2))
     assert two < one < fitted(problem, start)
+
+
+def test_several_swaps_are_made_at_once_where_the_quadratic_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted by fits, one of them the first: several times fewer than features that are exchanged."""
+    X, y, _ = paper_design(400, 15, 60, 0)
+    problem, start, fits = Problem(X, np.where(y > 0.0, 1.0, -1.0), "logistic", 15, 0.01), np.arange(45, 60), []
+    monkeypatch.setattr(swaps, "refit", lambda *a, **k: fits.append(refit(*a, **k)) or fits[-1])
+    monkeypatch.setattr(swaps, "_MOST_ENTRIES", 400 * 59)  # as if X were large
+    fit = swap_search(problem, start)
+    exchanged = len(np.setdiff1d(start, fit.support))
+    assert exchanged >= 10
+    assert len(fits) - 1 <= exchanged / 2
+    assert fit.objective == pytest.approx(fitted(problem, fit.support), rel=1e-8)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=NAMES)
+def test_a_search_pauses_at_ever_better_models_of_its_size(loss: Loss) -> None:
+    problem, pool = random_problem(loss, n=60, d=20, k=5, seed=3), Pool()
+    search, seen = swaps.swaps(problem, np.arange(15, 20), pool=pool), []
+    for _ in search:
+        assert pool.best is not None
+        seen.append(pool.best.objective)
+        assert len(pool.best.support) <= 5
+    assert len(seen) >= 1
+    assert all(later < earlier for earlier, later in pairwise(seen))
+    assert seen[-1] == pytest.approx(swap_search(problem, np.arange(15, 20)).objective, rel=1e-8)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([1e-4, 1e-2, 1.0]), st.booleans(), st.integers(1, 6))

@@ -45,6 +45,7 @@ __all__ = ["Objective", "never", "refit"]
 Equations = Callable[
     [Rows], Callable[[Vector], Vector]
 ]  # from the curvatures of the samples and a gradient to a direction
+Method = Callable[["Objective", Vector, Intercept, float], Fit]  # from a start, to an accuracy
 
 _DIRECT = 2e9  # floating point operations up to which the Hessian is formed and factorised
 _SHORT, _SHORT_FAST = 2e8, 1e7  # and up to which this is not questioned, where ascent needs many epochs or few
@@ -54,6 +55,10 @@ _LARGEST_LOOK = 500  # whose Hessian travels with every look at a model of rows 
 _MAX_EPOCHS = 300
 _EPOCHS_BETWEEN_GAPS = 5
 _MAX_NEWTON = 100
+_FEW_STEPS = 20  # from a model near by, to the optimum and for a look whether it is: one to seven were enough on text
+_WORTH_FEW_STEPS = (
+    2e4  # samples times coefficients from which on they take less than the interior point method from its own start
+)
 _FAR = 0.5  # share of the objective: a step that leaves less leads to where the Hessian is another one
 _REUSED = 0.01  # a Hessian is used again where its next step promises less than this share of what the last one did
 _MOST_CHANGES = 50  # of the set of coefficients that their signs hold at zero, beside some for each feature
@@ -114,7 +119,8 @@ def _refit(
     part = problem.samples.columns(support)
     x = np.zeros(len(support)) if w is None else w[support]
     objective = Objective(problem, support, part, problem.loss, stop)
-    best = _method(objective)(objective, x, b, rtol) if len(support) else objective.nothing(b)
+    method = _from_near(objective, _method(objective)) if np.any(x) else _method(objective)
+    best = method(objective, x, b, rtol) if len(support) else objective.nothing(b)
     problem.design.count_reads_of(part.design)
     return best
 
@@ -232,7 +238,7 @@ def _held_at_limits(part: Problem, pieces: Pieces, limits: Limits, x: Vector, rt
     return found if gap <= max(rtol, _HIDDEN) * abs(found.objective) else None
 
 
-def _method(objective: Objective) -> Callable[[Objective, Vector, float, float], Fit]:
+def _method(objective: Objective) -> Method:
     """Choose by the loss and the size of the support."""
     loss, design = objective.loss, objective.part.design
     straight = loss.pieces is not None and loss.pieces.is_bounded
@@ -249,6 +255,22 @@ def _method(objective: Objective) -> Callable[[Objective, Vector, float, float],
         if loss.pieces.is_bounded:  # without an end one step of Newton's method will do
             return _interior
     return _newton if loss.differentiable else _smoothed
+
+
+def _from_near(objective: Objective, method: Method) -> Method:
+    """Let Newton's method go before one that has no use for a model near by, where its steps take less."""
+    loss, part = objective.loss, objective.part
+    cheap = min(part.design.gram_cost(), part.design.dense_gram_cost()) <= _SHORT
+    if method not in (_interior, _ascended) or not (loss.differentiable and cheap):
+        return method
+    if part.size * part.design.shape[1] < _WORTH_FEW_STEPS:
+        return method
+
+    def from_near(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit:
+        fit, found = _in_few_steps(objective, x, b, rtol)
+        return fit if found else method(objective, x, b, rtol)
+
+    return from_near
 
 
 def _ascends_fast(objective: Objective) -> bool:
@@ -300,15 +322,12 @@ def _interior(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit
     """The interior point method; where rounding keeps it from the optimum, the pieces of the loss that it found lead there."""
     pieces, part, problem = objective.loss.pieces, objective.part, objective.problem
     assert pieces is not None
-    if pieces.mu > 0.0 and part.size > LONG:  # few steps of Newton's method from the model of some samples
+    if pieces.mu > 0.0 and part.size > LONG:  # few steps from the model of some samples
         some = part.taken(some_rows(part.size))
         end = some.central_path(pieces, problem.lam, problem.fit_intercept, _ROUGH)
-        fit = objective.model(end.x, end.b)
-        for accuracy in (rtol, 0.0):
-            fit = _newton(replace(objective, many=True), fit.values, fit.b, accuracy)
-            left = np.square(objective.gradient(fit)).sum() / (2.0 * problem.lam)  # as P is lam-strongly convex
-            if left <= max(rtol, _HIDDEN) * abs(fit.objective):
-                return fit
+        fit, found = _in_few_steps(objective, end.x, end.b, rtol)
+        if found:
+            return fit
     best, bound, alpha = _on_central_path(objective, pieces, max(rtol, _EXACT))
     if best.objective - bound <= max(rtol, _HIDDEN) * abs(best.objective):
         return best
@@ -317,6 +336,19 @@ def _interior(objective: Objective, x: Vector, b: Intercept, rtol: float) -> Fit
     else:
         polished, _ = _at_kinks(objective, alpha, best.b)
     return min(best, polished, key=lambda model: model.objective)
+
+
+def _in_few_steps(objective: Objective, x: Vector, b: Intercept, rtol: float) -> tuple[Fit, bool]:
+    """Follow Newton's method from a model near by; tell whether few steps have led to the optimum."""
+    steps = iter(range(_FEW_STEPS))
+    few = replace(objective, many=True, stop=lambda: objective.stop() or next(steps, None) is None)
+    fit = objective.model(x, b)
+    for accuracy in (rtol, 0.0):
+        fit = _newton(few, fit.values, fit.b, accuracy)
+        left = np.square(objective.gradient(fit)).sum() / (2.0 * objective.problem.lam)  # as P is lam-strongly convex
+        if left <= max(rtol, _HIDDEN) * abs(fit.objective):
+            return fit, True
+    return fit, False
 
 
 def _on_central_path(objective: Objective, pieces: Pieces, rtol: float) -> tuple[Fit, float, Rows]:

@@ -16,6 +16,7 @@ what j gains once i has gone, less what leaving i out costs. So one matrix of k 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ from diht.numerics.definite import Definite
 from diht.problem import Problem
 from diht.samples import Curvatures, Rows, Samples
 
-__all__ = ["Hessian", "Quadratic"]
+__all__ = ["Exchanged", "Hessian", "Quadratic"]
 
 
 _MOST_KEPT = 2e7  # entries of the rows of H that are kept
@@ -75,6 +76,14 @@ class Hessian:
                 self.known[j][self.columns] = row
                 self.known[j][j] = self.diagonal[j]
         return np.array([self.known[j] for j in chosen.tolist()]).reshape(len(chosen), len(self.diagonal))
+
+
+class Exchanged(NamedTuple):
+    """The support, the coefficients and M after exchanges."""
+
+    support: Indices
+    w: Vector
+    M: Matrix
 
 
 @dataclass(eq=False)
@@ -155,10 +164,14 @@ class Quadratic:
         self._leave(row)
         self._enter(row, j)
 
+    def copy(self) -> Quadratic:
+        """Return a copy that exchanges may change."""
+        support, taken = self.support.copy(), self.taken.copy()
+        return replace(self, support=support, taken=taken, r=self.r.copy(), B=self.B.copy(), h=self.h.copy())
+
     def perturbed(self, rows: Indices) -> Quadratic:
         """Return a copy with the features of some rows exchanged for the best others, one after the other."""
-        other = replace(self, support=self.support.copy(), r=self.r.copy(), B=self.B.copy(), h=self.h.copy())
-        other.taken = self.taken.copy()
+        other = self.copy()
         for row in rows.tolist():
             other._leave(row)
         other.taken[self.support[rows]] = True  # or they would come back at once
@@ -195,8 +208,8 @@ class Quadratic:
         self.support[row] = j
         self.taken[j] = True
 
-    def after(self, row: int, j: int) -> tuple[Indices, Vector, Matrix]:
-        """Return the support, the coefficients and M after an exchange."""
+    def after(self, row: int, j: int) -> Exchanged:
+        """Return where an exchange leads."""
         m, beta = self._inverse_diagonal()[row], self.B[row, j]
         h = max(self.h[j] + beta**2 / m, self.hessian.lam)
         t = (self.r[j] + beta * self.w[row] / m) / h
@@ -204,7 +217,7 @@ class Quadratic:
         M, w = _with(M, w, row, self.B[:, j] - self.M[:, row] * (beta / m), h, t)
         support = self.support.copy()
         support[row] = j
-        return support, w, M
+        return Exchanged(support, w, M)
 
 
 def _without(M: Matrix, w: Vector, row: int, diagonal: float) -> tuple[Matrix, Vector]:

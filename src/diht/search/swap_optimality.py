@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from diht.samples import Intercept
 from diht.search.exact_swaps import ExactSwaps
 from diht.search.joining import NARROW, WIDE, Breadth, Effort, Joining
 from diht.search.pool import Pool
+from diht.search.steps import end_of
 
 __all__ = ["MOST_GLANCED", "SwapOptimum", "better_swaps", "restarted", "swap_optimum"]
 
@@ -43,12 +44,7 @@ class SwapOptimum(NamedTuple):
 
 def swap_optimum(problem: Problem, fit: Fit, **settings: Any) -> SwapOptimum:
     """Exchange units of a fitted model until no exchange lowers the objective; the settings are those of `better_swaps`."""
-    swaps = better_swaps(problem, fit, **settings)
-    while True:
-        try:
-            next(swaps)
-        except StopIteration as end:
-            return cast(SwapOptimum, end.value)
+    return end_of(better_swaps(problem, fit, **settings))
 
 
 def better_swaps(
@@ -59,6 +55,7 @@ def better_swaps(
     effort: Effort | None = None,
     stop: Callable[[], bool] = never,
     pool: Pool | None = None,
+    glanced: set[bytes] | None = None,
 ) -> Generator[None, None, SwapOptimum]:
     """Exchange units of a fitted model until no exchange lowers the objective by more than `rtol` of it; yield after each.
 
@@ -74,8 +71,10 @@ def better_swaps(
         Asked before every fit; True ends the search.
     pool : Pool, optional
         Is given every model met.
+    glanced : set, optional
+        Supports whose features were all left out at a glance in vain; those that are met are added.
     """
-    search = _Search(problem, rtol, effort or Effort(), stop, pool)
+    search = _Search(problem, rtol, effort or Effort(), stop, pool, glanced)
     fit = search.fit(fit.support, fit.w, fit.b)
     if ExactSwaps.apply(problem) and not search.has_room(fit):
         fit, proved = search.exactly(fit)
@@ -93,8 +92,12 @@ def restarted(
     effort: Effort,
     stop: Callable[[], bool] = never,
     pool: Pool,
+    glanced: set[bytes],
 ) -> Fit:
-    """Exchange some features of a model at once for the best others, and swap from there at a glance, all features allowed."""
+    """Exchange some features of a model at once for the best others, and swap from there at a glance, all features allowed.
+
+    That ends where it comes to a support that was glanced at in vain.
+    """
     none = np.empty(0, dtype=np.int64)
     without = problem.replaced(constraint=problem.constraint.restricted(none, np.sort(removed)))
     search = _Search(without, _ROUGH, effort, stop, pool)
@@ -102,12 +105,7 @@ def restarted(
     while other is not None and not search.ended():
         fit = other
         other = search.without(fit, _NOTHING, glance)[0] if search.has_room(fit) else None
-    swaps = _Search(problem, _ROUGH, effort, stop, pool).by_leaving_out(fit, glance)
-    while True:
-        try:
-            next(swaps)
-        except StopIteration as end:
-            return cast(SwapOptimum, end.value).fit
+    return end_of(_Search(problem, _ROUGH, effort, stop, pool, glanced).by_leaving_out(fit, glance)).fit
 
 
 _ROUGH = 1e-6  # relative fall of the objective that is worth a swap on the way from another start
@@ -123,11 +121,20 @@ _NOTHING = -1  # in place of a unit that leaves
 
 class _Search:
     def __init__(
-        self, problem: Problem, rtol: float, effort: Effort, stop: Callable[[], bool], pool: Pool | None
+        self,
+        problem: Problem,
+        rtol: float,
+        effort: Effort,
+        stop: Callable[[], bool],
+        pool: Pool | None,
+        glanced: set[bytes] | None = None,
     ) -> None:
         self.problem, self.constraint, self.rtol = problem, problem.constraint, rtol
+        self.glanced = set[bytes]() if glanced is None else glanced  # supports that were left out in vain
         self.effort, self.stop, self.pool = effort, stop, pool
         self._curvatures: Vector | None = None
+        self._whole: Fit | None = None  # the model whose units are left out, and those that are without one
+        self._less: dict[int, Fit] = {}
         self.joined: dict[int, int] = {}  # units that no first bound ruled out when one was left out
         d, pieces = problem.shape[1], problem.loss.pieces
         self.per_entry = _PER_ENTRY if pieces is None or not pieces.is_bounded else _PER_ENTRY_INTERIOR
@@ -156,9 +163,9 @@ class _Search:
         if len(waiting) > MOST_GLANCED and not self.effort.takes_on(len(waiting) * self.fit_cost(len(fit.support))):
             return SwapOptimum(fit, np.inf)
         provable = proves
-        seen = proved = 0  # units in a row that were left out in vain, and thoroughly
+        seen, proved = self.seen(fit, waiting), 0  # units in a row that were left out in vain, and thoroughly
         while waiting:
-            if self.ended():
+            if self.ended() or (not proves and seen >= len(waiting)):
                 return SwapOptimum(fit, np.inf)
             before, reads = self.effort.spent, self.problem.design.passes
             thorough = provable and (seen >= len(waiting) or self.effort.idle > _GLANCES * self.effort.patience)
@@ -168,10 +175,13 @@ class _Search:
             waiting.rotate(-1)
             if better is not None:
                 self.effort.pay()
-                fit, waiting, provable, seen, proved = better, self.updated(waiting, better), proves, 0, 0
+                fit, waiting, provable, proved = better, self.updated(waiting, better), proves, 0
+                seen = self.seen(fit, waiting)
                 yield
                 continue
             seen, proved = seen + 1, proved + thorough
+            if seen == len(waiting):
+                self.glanced.add(fit.support.tobytes())
             missing = list(waiting)[: len(waiting) - proved]
             if thorough and (left > 0.0 or not self.effort.takes_on(self.cost(missing, waiting[-1], before))):
                 if not missing:
@@ -182,6 +192,10 @@ class _Search:
             if not provable and (seen >= len(waiting) or len(waiting) > MOST_GLANCED):
                 return SwapOptimum(fit, np.inf)
         return SwapOptimum(fit, 0.0)
+
+    def seen(self, fit: Fit, waiting: deque[int]) -> int:
+        """Return how many units of a model were left out at a glance, in vain."""
+        return len(waiting) if fit.support.tobytes() in self.glanced else 0
 
     def cost(self, units: list[int], last: int, before: float) -> float:
         """Return what it takes to leave some units out, by what it took for the last one and how many could join then."""
@@ -222,7 +236,7 @@ class _Search:
 
         At a glance only what promises most is looked at, and nothing is known of the gain.
         """
-        less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
+        less = self.less(fit, unit)
         units = self.unit[self.constraint.joining(less.support, fit.n_features)]
         units = units if self.constraint.is_plain else np.unique(units)
         self.effort.spend(_PER_UNIT * len(units))
@@ -239,6 +253,14 @@ class _Search:
         better = self.first_better(less, joining, joining.open, fitted)
         missed = [joining.bounds[at] for at in joining.open.tolist() if at not in fitted]
         return better, 0.0 if better is not None or not missed else fit.objective - float(min(missed))
+
+    def less(self, fit: Fit, unit: int) -> Fit:
+        """Return the model without a unit, fitted once for a glance and a thorough look."""
+        if self._whole is not fit:
+            self._whole, self._less = fit, {}
+        if unit not in self._less:
+            self._less[unit] = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
+        return self._less[unit]
 
     def curvatures(self, joining: Joining) -> Vector | None:
         """Return curvatures along features; where l'' is smooth, those that were asked for first: they take reads of X."""

@@ -6,8 +6,9 @@ follows it. For others the most promising exchanges are tried, and so are those 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +19,12 @@ from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.problem import Problem
 from diht.refit import Objective, refit
 from diht.samples import Intercept, Rows, Samples
-from diht.search.exchange import Hessian, Quadratic
+from diht.search.exchange import Exchanged, Hessian, Quadratic
 from diht.search.pool import Pool
+from diht.search.steps import end_of
 from diht.search.units import swap_units
 
-__all__ = ["swap_search"]
+__all__ = ["swap_search", "swaps"]
 
 
 _MOST_ENTRIES = 1e7  # of the dense matrices of a block: its samples times features, its support times features
@@ -33,11 +35,20 @@ _FEWEST = 10  # features to look at, however many samples there are
 _FRESH = 50  # swaps after which the quadratic is computed anew, for its updates drift
 _ROUGH = 1e-3  # accuracy of a first fit with a loss that has kinks
 _EXCHANGED = 2, 3, 5  # features that a perturbation exchanges, in turn
+_WORTHWHILE = 1e-3  # of the objective: the fall by the quadratic that is worth one of several swaps at once
+_FEWEST_AT_ONCE = 2
 _CHORD_STEPS = 4
 _TRUST = 3.0  # times the fall that the quadratic promises: more than that is not hoped for
 
 
 def swap_search(
+    problem: Problem, support: Indices, w: Vector | None = None, b: Intercept = 0.0, **settings: Any
+) -> Fit:
+    """Improve a support by swaps until none of those looked at lowers the objective; the settings are those of `swaps`."""
+    return end_of(swaps(problem, support, w, b, **settings))
+
+
+def swaps(
     problem: Problem,
     support: Indices,
     w: Vector | None = None,
@@ -51,8 +62,8 @@ def swap_search(
     random_state: int = 0,
     stop: Callable[[], bool] | None = None,
     pool: Pool | None = None,
-) -> Fit:
-    """Improve a support by swaps until none of those looked at lowers the objective.
+) -> Generator[None, None, Fit]:
+    """Improve a support by swaps until none of those looked at lowers the objective, and yield after each.
 
     The support is first filled up to what the constraint allows. All pairs are looked at where X is small, or else those of the
     `candidates` features outside that promise most. For the squared loss their gains are exact; for other losses the `shortlist`
@@ -97,7 +108,7 @@ def swap_search(
     descend = _swap_exactly if problem.loss.is_quadratic else _swap_by_trial
     while not search.stop():
         block = _Block.around(search, best)
-        better = block.leave(descend(block, block.enter(best)))
+        better = block.leave((yield from descend(block, block.enter(best))))
         if block.part is not problem:
             problem.design.count_reads_of(block.part.design)
         finished = block.is_whole or not search.improves(better, best)
@@ -123,12 +134,13 @@ class _Search:
     inside: Indices = field(init=False)
     outside: Indices = field(init=False)
     room: int = field(init=False)
+    at_once: int = field(init=False)  # swaps that the quadratic is trusted with
     diagonal: Vector | None = field(init=False, default=None)  # of the Hessian, for all features; only for ranking them
 
     def __post_init__(self) -> None:
         d = self.problem.shape[1]
         m, self.inside, self.outside = self.problem.constraint.free(d)
-        self.room = min(m + len(self.inside), d - len(self.outside))
+        self.room = self.at_once = min(m + len(self.inside), d - len(self.outside))
 
     def ended(self) -> bool:
         """Whether there may be no more swaps."""
@@ -287,15 +299,15 @@ def _curvature(problem: Problem, fit: Fit) -> Rows:
 # The two ways to descend
 
 
-def _swap_exactly(block: _Block, fit: Fit) -> Fit:
+def _swap_exactly(block: _Block, fit: Fit) -> Generator[None, None, Fit]:
     """Make the best swap over and over, for a quadratic objective; what the updates arrive at is confirmed by a new fit."""
     hessian = block.hessian(fit)
-    end = _swap_around(block, fit, hessian)
+    end = yield from _swap_around(block, fit, hessian)
     hessian.count(block.part.design)
     return end
 
 
-def _swap_around(block: _Block, fit: Fit, hessian: Hessian) -> Fit:
+def _swap_around(block: _Block, fit: Fit, hessian: Hessian) -> Generator[None, None, Fit]:
     while True:
         quadratic = block.quadratic(fit, hessian)
         if not _walk(block, quadratic, fit):
@@ -308,6 +320,7 @@ def _swap_around(block: _Block, fit: Fit, hessian: Hessian) -> Fit:
         if not block.search.improves(new, fit):
             return new if new.objective < fit.objective else fit
         fit = new
+        yield
 
 
 def _walk(block: _Block, quadratic: Quadratic, fit: Fit) -> bool:
@@ -361,13 +374,14 @@ def _arrived(quadratic: Quadratic, fit: Fit) -> Vector:
     return w
 
 
-def _swap_by_trial(block: _Block, fit: Fit) -> Fit:
+def _swap_by_trial(block: _Block, fit: Fit) -> Generator[None, None, Fit]:
     """Make the first swap that lowers the objective, of those that lower its quadratic model most, until none does."""
     while True:
         new = _step_by_trial(block, fit)
         if new is None or block.search.stop():
             return fit
         fit = new
+        yield
 
 
 def _step_by_trial(block: _Block, fit: Fit) -> Fit | None:
@@ -375,7 +389,11 @@ def _step_by_trial(block: _Block, fit: Fit) -> Fit | None:
     hessian = block.hessian(fit)
     quadratic = block.quadratic(fit, hessian)
     missing = block.search.room - len(fit.support)
-    new = _filled(block, quadratic, fit, (missing + 1) // 2) if missing else _first_better(block, quadratic, fit)
+    if missing:
+        new = _filled(block, quadratic, fit, (missing + 1) // 2)
+    else:
+        several = None if block.is_whole else _several_at_once(block, quadratic, fit)
+        new = several or _first_better(block, quadratic, fit)
     hessian.count(block.part.design)
     return new
 
@@ -389,6 +407,36 @@ def _filled(block: _Block, quadratic: Quadratic, fit: Fit, n_new: int) -> Fit | 
     return new if block.search.improves(new, fit) else None
 
 
+def _several_at_once(block: _Block, quadratic: Quadratic, fit: Fit) -> Fit | None:
+    """Follow the quadratic over several swaps, half as many where that leads to no better model, next time up to twice as many."""
+    search, after = block.search, _followed(block, quadratic)
+    n = len(after)
+    while n > 1 and not search.ended():
+        new = _trial(block, after[n - 1], quadratic.rest, fit)
+        if new is not None and search.improves(new, fit):
+            search.swaps_left -= n
+            search.at_once = 2 * n
+            return new
+        n //= 2
+    search.at_once = _FEWEST_AT_ONCE
+    return None
+
+
+def _followed(block: _Block, quadratic: Quadratic) -> list[Exchanged]:
+    """Return where the best swaps lead, one after the other."""
+    search, other, after = block.search, quadratic.copy(), list[Exchanged]()
+    while len(after) < min(search.at_once, search.swaps_left):
+        gains = other.gains()
+        if not gains.size:
+            break
+        row, j = divmod(int(np.argmax(gains)), gains.shape[1])
+        if not gains[row, j] > _WORTHWHILE * abs(other.value):
+            break
+        other.swap(row, j)
+        after.append(Exchanged(other.support.copy(), other.w, other.M))
+    return after
+
+
 def _first_better(block: _Block, quadratic: Quadratic, fit: Fit) -> Fit | None:
     """Try the best partner of each of the most promising features outside."""
     search, gains = block.search, quadratic.gains()
@@ -398,20 +446,18 @@ def _first_better(block: _Block, quadratic: Quadratic, fit: Fit) -> Fit | None:
     for j in np.argsort(-best, kind="stable")[: search.shortlist].tolist():
         if search.ended() or best[j] == -np.inf:
             return None
-        new = _trial(block, quadratic, fit, int(np.argmax(gains[:, j])), j)
+        new = _trial(block, quadratic.after(int(np.argmax(gains[:, j])), j), quadratic.rest, fit)
         if new is not None and search.improves(new, fit):
             search.swaps_left -= 1
             return new
     return None
 
 
-def _trial(block: _Block, quadratic: Quadratic, fit: Fit, row: int, j: int) -> Fit | None:
-    """Fit after a swap, unless a cheaper look shows that it does not pay."""
-    part, (support, x, M) = block.part, quadratic.after(row, j)
-    w = fit.w
-    w[quadratic.support[row]] = 0.0
-    w[support] = x
-    everything = np.sort(np.append(support, quadratic.rest))
+def _trial(block: _Block, after: Exchanged, rest: Indices, fit: Fit) -> Fit | None:
+    """Fit after swaps, unless a cheaper look shows that they do not pay; `rest` are features that keep their coefficients."""
+    part, (support, x, M), kept, w = block.part, after, fit.w, np.zeros(fit.n_features)
+    w[rest], w[support] = kept[rest], x
+    everything = np.sort(np.append(support, rest))
     if part.loss.differentiable:
         rough, hopeless = _chord(part, everything, w, fit.b, support, M, fit.objective)
     else:

@@ -20,8 +20,9 @@ from diht.samples import Intercept
 from diht.search.joining import Breadth, Effort
 from diht.search.pool import Pool
 from diht.search.starts import Starts
+from diht.search.steps import end_of
 from diht.search.swap_optimality import better_swaps, restarted
-from diht.search.swaps import swap_search
+from diht.search.swaps import swaps
 from diht.solvers.auto.profile import MANY, Profile
 from diht.solvers.auto.relaxation_run import RelaxationRun
 from diht.solvers.base import Start
@@ -117,6 +118,7 @@ class AutoState:
     solve_part: Callable[[Problem], Iterator[AutoState]] | None = None  # stage by stage on another problem
     swap_optimal: bool | float = False  # of the incumbent, if its support is the one below; see `Result`
     effort: float = 0.0  # of searches, in the units of `Effort`
+    glanced: set[bytes] = field(default_factory=set)  # supports whose features were all left out at a glance in vain
     settled: Indices | None = None  # the last support whose swaps were all looked at, as far as the effort allows
     tree: Tree | None = None  # of the nodes that the budget allows
     grown_at: float = np.inf  # the objective after its beginning
@@ -239,6 +241,12 @@ class AutoState:
         known.add(self.best.support.tobytes())
 
     def swap(
+        self, problem: Problem, support: Indices, w: Vector | None, b: Intercept, *how: Any, **settings: Any
+    ) -> Fit:
+        """Search from a support of this problem, or of one with another constraint or ridge; settings are those of `swaps`."""
+        return end_of(self.swaps(problem, support, w, b, *how, **settings))
+
+    def swaps(
         self,
         problem: Problem,
         support: Indices,
@@ -248,21 +256,21 @@ class AutoState:
         stop: Callable[[], bool] | None = None,
         pool: Pool | None = None,
         **limits: int,
-    ) -> Fit:
-        """Search from a support of this problem, or of one with another constraint or ridge."""
+    ) -> Generator[None, None, Fit]:
+        """Search so, and yield after each swap."""
         pool, stop, part = self.pool if pool is None else pool, stop or self.stop, _Part.of(problem, support)
         found = pool if part is None else Pool(pool.capacity)
         settings: dict[str, Any] = {"perturbations": perturbations, "random_state": self.random_state, "stop": stop}
         settings |= limits
         if part is None:
             try:
-                return swap_search(problem, support, w, b, pool=found, **settings)
+                return (yield from swaps(problem, support, w, b, pool=found, **settings))
             except NotEnoughMemoryError:  # for the candidates
                 fit = refit(problem, support, w, b, REFIT, stop)
                 pool.add(fit)
                 return fit
         w = None if w is None else w[part.features]
-        fit = swap_search(part.problem, part.entered(support), w, b, pool=found, **settings)
+        fit = yield from swaps(part.problem, part.entered(support), w, b, pool=found, **settings)
         part.leave(found, pool)
         return part.left(fit)
 
@@ -288,7 +296,9 @@ class AutoState:
         if part is None:
             if undecided.design.is_far:  # each unit that is left out takes a read of X
                 return np.inf
-            found = yield from better_swaps(undecided, best, effort=effort, stop=self.stop, pool=self.pool)
+            found = yield from better_swaps(
+                undecided, best, effort=effort, stop=self.stop, pool=self.pool, glanced=self.glanced
+            )
         else:
             pool = Pool(self.pool.capacity)
             best = replace(best, n_features=len(part.features), support=part.entered(best.support))
@@ -304,17 +314,17 @@ class AutoState:
             return False
         free = np.setdiff1d(best.support, undecided.constraint.free(self.problem.shape[1])[1])
         removed = rng.choice(free, min(n_removed, len(free)), replace=False)
-        restarted(undecided, best, removed, glance, effort=effort, stop=self.stop, pool=self.pool)
+        settings: dict[str, Any] = {"effort": effort, "stop": self.stop, "pool": self.pool, "glanced": self.glanced}
+        restarted(undecided, best, removed, glance, **settings)
         return self.objective < best.objective
 
     def select_forward(self, b: Intercept) -> Iterator[None]:
-        """Add features one by one, then swap, from an intercept; yield after either."""
+        """Add features one by one, then swap, from an intercept; yield after each step of either."""
         problem, nothing, greedy = self.problem, np.empty(0, dtype=np.int64), self.profile.greedy
         if greedy is None:
             stop = self.budget.within(SEARCH_READS)
-            fit = self.swap(problem, nothing, None, b, 0, stop, max_swaps=0, candidates=_CANDIDATES)
-            yield
-            self.swap(problem, fit.support, fit.w, fit.b, 0, stop, candidates=_CANDIDATES)
+            fit = yield from self.swaps(problem, nothing, None, b, 0, stop, max_swaps=0, candidates=_CANDIDATES)
+            yield from self.swaps(problem, fit.support, fit.w, fit.b, 0, stop, candidates=_CANDIDATES)
         else:
             d = problem.shape[1]
             m, inside, outside = problem.constraint.free(d)
