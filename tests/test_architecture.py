@@ -49,6 +49,7 @@ STORAGE = {
 }
 
 THREADED = {
+    "Ahead",
     "_in_parts",
     "_summed",
     "each",

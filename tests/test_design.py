@@ -625,6 +625,24 @@ def test_concurrent_callers_get_the_same_results():
                 np.testing.assert_array_equal(g, expected[c])
 
 
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_work_ahead_is_done_once(n_threads):
+    done, free = [], threading.Event()
+
+    def work():
+        free.wait(10.0)
+        done.append(1)
+        return 7
+
+    ahead = threads.Ahead(work, n_threads)
+    assert not done
+    free.set()
+    assert ahead.result() == 7
+    assert len(done) == 1
+    with pytest.raises(ZeroDivisionError):
+        threads.Ahead(lambda: 1 / 0, n_threads).result()
+
+
 def test_an_error_in_a_thread_is_raised(cutting):
     class Broken(OwnLoss):
         def derivative(self, u, y):

@@ -221,10 +221,44 @@ def test_an_epoch_of_ascent_against_its_twin(loss: Loss, kind: str) -> None:
     before = alpha.copy()
     ascent = ProximalAscent(design, None, loss, y, s, lam, False, k, np.zeros(0, dtype=bool), alpha, seed=1)
     ascent.restart(kappa)
-    ascent.run(1)
+    found = ascent.run(1)
     expected, w = _epoch(twin, loss, y, s, lam, kappa, problem.constraint, before, ascent.order, ascent.refreshes)
-    np.testing.assert_allclose(ascent.alpha, expected, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(ascent.model[0], w, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.alpha, expected, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.w, w, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("rests", [False, True])
+def test_epochs_that_are_made_ahead_are_those_that_are_asked_for(rests: bool) -> None:
+    """Whoever makes them, and whether they were interrupted, the iterates and the reads of X are the same."""
+    X, y = small_data(SmoothedHinge())
+    runs = []
+    for n_threads in (1, 3):
+        problem = Problem(sp.csr_array(X), y, SmoothedHinge(), 3, 0.05, n_threads=n_threads)
+        ascent = AscentEngine(problem, None, Start().dual(problem), np.zeros(X.shape[1]), 0.0, 0).ascent
+        before, found = problem.design.passes, []
+        for _ in range(12):
+            found.append(ascent.run(3))
+            ascent.go_on(3)
+            if rests:
+                ascent.rest()
+        runs.append((found, problem.design.passes - before))
+    for one, other in zip(runs[0][0], runs[1][0], strict=True):
+        assert np.array_equal(one.alpha, other.alpha)
+        assert np.array_equal(one.w, other.w)
+    assert runs[0][1] == runs[1][1] == pytest.approx(36.0)
+    assert not np.array_equal(runs[0][0][0].alpha, runs[0][0][1].alpha)
+
+
+def test_theta_is_found_less_often_where_features_are_many() -> None:
+    """For each feature as long as a visit to an entry or two: with few entries of each it would take most of the time."""
+    rng = np.random.default_rng(0)
+    refreshes = []
+    for d in (10, 1000, 20_000):
+        X = sp.random_array((200, d), density=min(1.0, 2000 / d / 200 * 5), rng=rng, format="csr")
+        problem = Problem(X, np.where(rng.random(200) < 0.5, 1.0, -1.0), SmoothedHinge(), 5, 0.01)
+        ascent = AscentEngine(problem, None, Start().dual(problem), np.zeros(d), 0.0, 0).ascent
+        refreshes.append(ascent.refreshes)
+    assert refreshes == [10, 5, 3]
 
 
 def _epoch(

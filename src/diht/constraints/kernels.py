@@ -30,13 +30,12 @@ def threshold_scale(magnitudes: Array, m: Integer, r: float, theta: float) -> fl
     low, high = 0.0, np.inf
     for _ in range(300):
         inner, whole, middle = 0.0, 0, 0
-        for a in magnitudes:
+        for a in magnitudes:  # without branches, which the processor could not foresee
             z = a * t - r
-            if z >= 1.0:
-                whole += 1
-            elif z > 0.0:
-                middle += 1
-                inner += a
+            between = 0.0 < z < 1.0
+            whole += z >= 1.0
+            middle += between
+            inner += a if between else 0.0
         total = t * inner - r * middle + whole
         if abs(total - m) <= 1e-13 * m:
             break

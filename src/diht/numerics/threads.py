@@ -142,6 +142,23 @@ class _Task:
         self._done.acquire()
 
 
+class Ahead:
+    """Work that another thread begins while this one goes on, if several may be used; else it is done when it is asked for."""
+
+    def __init__(self, work: Callable[[], Any], n_threads: int) -> None:
+        self._task = _Task(work, ())
+        if n_threads > 1:
+            with suppress(RuntimeError):  # as in `run_parts`
+                _pool.submit([self._task])
+
+    def result(self) -> Any:
+        """Return what the work returns; to be asked for once."""
+        self._task.finish()
+        if self._task.error is not None:
+            raise self._task.error
+        return self._task.result
+
+
 class _Pool:
     """The process's worker threads; the calling thread is one more.
 
@@ -206,11 +223,11 @@ def run_parts(work: Callable[..., T], parts: Sequence[tuple[Any, ...]]) -> list[
 _TOGETHER = 1 << 15
 
 
-def in_slices(work: Callable[[slice], T], n: int, n_threads: int) -> list[T]:
+def in_slices(work: Callable[[slice], T], n: int, n_threads: int, size: int = _TOGETHER) -> list[T]:
     """Return what a function returns for the slices of n samples, in their order: the same ones whatever the number of threads."""
-    if n <= _TOGETHER:
+    if n <= size:
         return [work(slice(0, n))]
-    slices = [slice(start, min(start + _TOGETHER, n)) for start in range(0, n, _TOGETHER)]
+    slices = [slice(start, min(start + size, n)) for start in range(0, n, size)]
     each = -(-len(slices) // n_threads)
     errors = np.geterr()  # of this thread alone
 

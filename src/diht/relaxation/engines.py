@@ -78,6 +78,9 @@ class Engine(ABC):
     def improve(self) -> None:
         """Make some steps, and measure the gap."""
 
+    def rest(self) -> None:  # noqa: B027
+        """Let no work go on that has not been asked for."""
+
     def gradient(self) -> Vector | None:
         """Return X'(s alpha) over all features, as the problem's design computes it, where it is known."""
         return None
@@ -129,15 +132,18 @@ class AscentEngine(Engine):
         self.epochs = int(np.clip(_WORK / max(1, self.ascent.part.nbytes // 12), _FEWEST_EPOCHS, _MOST_EPOCHS))
 
     def improve(self) -> None:
-        """Make some epochs."""
-        problem = self.problem
-        self.ascent.run(self.epochs)
-        w, b = self.ascent.model
-        # Kept with its g, while the ascent goes on.
-        alpha = feasible(problem, self.samples.copy(self.ascent.alpha))
-        product, g = self.ascent.products(w, alpha)
-        self.take(w.copy(), product, b)
+        """Make some epochs, and look at what they have led to while the next ones are made, where there is a thread for them."""
+        problem, ascent = self.problem, self.ascent
+        w, b, alpha = ascent.run(self.epochs)
+        ascent.go_on(self.epochs)
+        alpha = feasible(problem, alpha)
+        product, g = ascent.products(w, alpha)
+        self.take(w, product, b)
         self.measure(alpha, g)
+
+    def rest(self) -> None:
+        """Let no work go on that has not been asked for."""
+        self.ascent.rest()
 
     def gradient(self) -> Vector | None:
         """Return X'(s alpha) if it was computed on the problem's own design, all features, centred and scaled as they are."""

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from diht.design.base import Design
 from diht.losses import Loss
 from diht.numerics.arrays import Vector
+from diht.numerics.threads import Ahead
 
 __all__ = ["CoordinateAscent", "ProximalAscent"]
 
@@ -25,8 +27,9 @@ class CoordinateAscent:
     .. math:: \alpha_i \leftarrow \mathrm{prox}_{l^* / q_i}\left(\alpha_i + u_i / q_i\right), \qquad
               q_i = s_i \left(\|x_i\|^2 / \lambda + 1/\kappa\right)
 
-    There is no sparsity here: it is for the features of one support. An intercept has the proximal term
-    (kappa/2)(b - c)^2, whose centre c moves to b after each epoch; centring is left out, as the intercept takes it up.
+    There is no sparsity here: it is for the features of one support. Nothing else may change `alpha`, which is changed in place. An
+    intercept has the proximal term (kappa/2)(b - c)^2, whose centre c moves to b after each epoch; centring is left out, as the
+    intercept takes it up.
     """
 
     design: Design
@@ -38,6 +41,7 @@ class CoordinateAscent:
     alpha: Vector
     rng: np.random.Generator
     anchor: float = 0.0
+    epochs: int = 0
     w: Vector = field(init=False)  # in raw units: the coefficients divided by the scale
 
     def __post_init__(self) -> None:
@@ -50,7 +54,9 @@ class CoordinateAscent:
         """Visit every sample once, in a new order."""
         codes = self.loss.kernel()
         assert codes is not None
-        self.w = -self.stretch * self.base.rmatvec(self.s * self.alpha) / self.lam
+        if self.epochs % _FRESH == 0:  # increments drift
+            self.w = -self.stretch * self.base.rmatvec(self.s * self.alpha) / self.lam
+        self.epochs += 1
         b = self.anchor - float(self.s @ self.alpha) / self.kappa
         order = _in_runs(len(self.alpha), self.rng)
         loss: Any = np.array(codes)
@@ -112,7 +118,10 @@ class ProximalAscent:
         self.order, self.run_length = np.arange(len(y)), _run_length(len(y))
         self.seed = np.array([(seed + 1) * 0x9E3779B97F4A7C15 % 2**64], dtype=np.uint64)
         self.scalars = np.zeros(8)
-        self.refreshes = 10
+        self.visited = self.made = self.taken = 0  # epochs of the current run; runs that were made, and asked for
+        self.ahead: Ahead | None = None
+        self.resting = False
+        self.refreshes = int(np.clip(self.matrix[0].size // (_EACH * max(1, d)), *_REFRESHES))
 
     def restart(self, kappa: float, w: Vector | None = None, b: float = 0.0) -> None:
         """Begin again around a model, from the dual point as it is."""
@@ -144,23 +153,63 @@ class ProximalAscent:
         if self.copied:
             self.base.count(passes * self.part.nbytes / max(1, self.base.nbytes))
 
-    def run(self, epochs: int) -> None:
-        """Make some epochs."""
+    def run(self, epochs: int) -> Iterate:
+        """Make some epochs, the same number every time, and return where they have led: at once where `go_on` has made them."""
+        found = None
+        if self.ahead is not None:
+            found, self.ahead = self.ahead.result()
+        self.taken += 1
+        if found is None:
+            self.resting = False
+            found = self._visit(epochs)
+        assert found is not None
+        self.base.count(epochs * self.part.nbytes / max(1, self.base.nbytes))
+        return found
+
+    def go_on(self, epochs: int) -> None:
+        """Make what the next runs ask for in another thread, if there is one, until enough is made or `rest` ends that."""
+        if self.ahead is None and self.base.n_threads > 1:
+            self.ahead = Ahead(partial(self._visit_ahead, epochs), self.base.n_threads)
+
+    def rest(self) -> None:
+        """Let no epochs begin before they are asked for."""
+        self.resting = True
+
+    def _visit_ahead(self, epochs: int) -> tuple[Iterate | None, Ahead | None]:
+        """Make a run, and begin the one after it unless enough are waiting."""
+        found = self._visit(epochs)
+        more = found is not None and self.made - self.taken < _MOST_WAITING
+        return found, Ahead(partial(self._visit_ahead, epochs), self.base.n_threads) if more else None
+
+    def _visit(self, epochs: int) -> Iterate | None:
+        """Make what is left of a run; None if there is to be a rest before its end."""
         from diht.samples import ascent_kernels
 
-        ascent_kernels.proximal_epochs(
-            *self.matrix, epochs, self.refreshes, self.order, self.run_length, self.seed, self.q, self.w, self.center,
-            self.previous, self.inside, self.m, self.at, self.magnitudes, self.scalars, self.lam, self.alpha, self.y, self.s,
-            self.norms, self.loss,
-        )  # fmt: skip
-        self.base.count(epochs * self.part.nbytes / max(1, self.base.nbytes))
+        while self.visited < epochs:
+            if self.resting:
+                return None
+            ascent_kernels.proximal_epochs(
+                *self.matrix, 1, self.refreshes, self.order, self.run_length, self.seed, self.q, self.w, self.center,
+                self.previous, self.inside, self.m, self.at, self.magnitudes, self.scalars, self.lam, self.alpha, self.y,
+                self.s, self.norms, self.loss,
+            )  # fmt: skip
+            self.visited += 1
+        self.visited, self.made = 0, self.made + 1
+        return Iterate(self.previous.copy(), float(self.scalars[4]), self.alpha.copy())
 
-    @property
-    def model(self) -> tuple[Vector, float]:
-        """The relaxation's model after the last epoch, and its intercept in the coordinates of the visits."""
-        return self.previous, float(self.scalars[4])
+
+class Iterate(NamedTuple):
+    """The relaxation's model after some epochs, its intercept in the coordinates of the visits, and the dual point."""
+
+    w: Vector
+    b: float
+    alpha: Vector
 
 
+_FRESH = 5  # epochs that w follows by increments
+_MOST_WAITING = 4  # iterates that are made before they are asked for
+# Times an epoch that theta is found anew, which takes as long as visiting an entry or two for each feature: at most half the time.
+_EACH, _REFRESHES = 2, (3, 10)
 _MANY, _RUN = 10_000, 16  # samples from which on so many neighbours are visited one after the other
 
 

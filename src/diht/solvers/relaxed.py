@@ -109,6 +109,7 @@ class Relaxed(Solver):
         state.settled = not len(missing) and (gap <= self.accuracy * abs(engine.value) or engine.finished)
         if len(missing):
             w = self.relaxed_model(problem, state)
+            engine.rest()
             state.features = _grown(problem, np.union1d(state.features, missing))  # type: ignore[arg-type]
             state.engine = engine_for(problem, state.features, engine.alpha, w, engine.b, self.random_state, hessian)
 

@@ -93,6 +93,10 @@ class RelaxationRun:
         self.rounded = self.relaxed.observe(self.problem, self.inner).fit
         return self.rounded
 
+    def rest(self) -> None:
+        """Let no work go on that has not been asked for."""
+        self.inner.engine.rest()
+
     def is_hopeless(self, objective: float) -> bool:
         """Whether the relaxation's optimum, which no bound of it exceeds, is a small part of the incumbent's objective."""
         return self.inner.engine.value <= _HOPELESS * objective
@@ -107,7 +111,7 @@ class RelaxationRun:
     def is_worth_a_refit(self, gap: float) -> bool:
         """Whether the support of the rounding no longer changes much, or the relaxation is nearly solved."""
         assert self.rounded is not None
-        last, self.support = self.support, np.flatnonzero(self.rounded.w)
+        last, self.support = self.support, self.rounded.support[self.rounded.values != 0.0]
         due = self.own_gap <= _NEARLY_SOLVED * gap and self.problem.design.passes >= self.next_refit
         if due and not np.array_equal(self.refitted, self.support):
             return True

@@ -182,6 +182,7 @@ def _first_step(problem: Problem, state: AutoState) -> Vector:
     relaxed = Relaxed(random_state=state.random_state)
     inner = relaxed.init(problem, Start(stop=state.stop))
     relaxed.advance(problem, inner)
+    inner.engine.rest()
     return relaxed.relaxed_model(problem, inner)
 
 
@@ -233,13 +234,14 @@ class RelaxationSolution(Stage):
         while not relaxation.suffices(state.gap):
             relaxation.left = relaxation.is_hopeless(state.objective) and not _tree_follows(state)
             if relaxation.left:
-                return
+                break
             if relaxation.is_worth_a_refit(state.gap):
                 yield from _refit(state, relaxation)
             yield
             if relaxation.solved:
-                return
+                break
             _advance(state)
+        relaxation.rest()
 
 
 def _advance(state: AutoState) -> None:
@@ -361,6 +363,7 @@ class Continuation(Stage):
                 if inner.settled or spent():
                     break
                 relaxed.advance(larger, inner)
+            inner.engine.rest()
             alpha = inner.engine.alpha
             state.larger_ridges.append((larger.lam - problem.lam, inner.bound.claimed))
             w = relaxed.relaxed_model(larger, inner)
