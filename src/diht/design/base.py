@@ -6,7 +6,7 @@ A solver speaks to :class:`Design` only: it never indexes X and never asks how o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -387,25 +387,28 @@ class Design(Features):
         """
         support = np.flatnonzero(coef)
         part, coef = self.stored.columns(support), np.asarray(coef, dtype=np.float64)
-        u, error = np.empty(self.shape[0]), np.empty(self.shape[0])
-        others = np.append(intercepts, np.full(len(less), -1.0))
-        for rows, A, B in part.terms(coef[support], PRECISE_ENTRIES):
-            beside = np.column_stack([np.ones((len(rows), len(intercepts))), *(vector[rows] for vector in less)])
-            A, B = np.hstack([A, beside]), np.hstack([B, np.broadcast_to(others, beside.shape)])
-            u[rows] = exact.dots(A, B)
-            error[rows] = np.einsum("ij,ij->i", np.abs(A), np.abs(B))
-        square = float(gamma(len(support) + len(others) + 4)) ** 2
+        beside = np.empty((self.shape[0], len(intercepts) + len(less)))
+        beside[:, : len(intercepts)] = intercepts
+        for column, vector in zip(beside.T[len(intercepts) :], less, strict=True):
+            np.negative(vector, out=column)
+        u, size = part.precise_sums(coef[support], beside)
+        square = float(gamma(len(support) + beside.shape[1] + 4)) ** 2
         with np.errstate(over="ignore", invalid="ignore"):
-            error = 4.0 * square * error + 2.0 * UNIT * np.abs(u) + 8.0 * (len(support) + 1) * SMALLEST
+            error = 4.0 * square * size + 2.0 * UNIT * np.abs(u) + 8.0 * (len(support) + 1) * SMALLEST
         return u, error
 
-    def terms(self, w: Vector, most: int) -> Iterator[tuple[Index, Vector, Vector]]:
-        """Yield all rows, some at a time, with their entries and, in the same places, the coefficients of these."""
+    def precise_sums(self, w: Vector, beside: Vector) -> tuple[Vector, Vector]:
+        """Return X w plus the sum of each row of `beside`, in twice the precision, and the sums of the terms' sizes."""
         n, d = self.shape
-        step = max(FEWEST_ROWS, most // max(1, d))
+        u, size = np.empty(n), np.empty(n)
+        step = max(FEWEST_ROWS, PRECISE_ENTRIES // max(1, d))
+        B = np.concatenate([w, np.ones(beside.shape[1])])
         for first in range(0, n, step):
-            A = self.toarray(rows := np.arange(first, min(first + step, n)))
-            yield rows, A, np.broadcast_to(w, A.shape)
+            rows = np.arange(first, min(first + step, n))
+            A = np.hstack([self.toarray(rows), beside[rows]])
+            u[rows] = exact.dots(A, np.broadcast_to(B, A.shape))
+            size[rows] = np.einsum("ij,j->i", np.abs(A), np.abs(B))
+        return u, size
 
     @property
     def data_dtype(self) -> np.dtype[Any]:

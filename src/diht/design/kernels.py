@@ -23,6 +23,7 @@ from numba.extending import intrinsic
 
 from diht.design.base import LARGEST
 from diht.numerics.compiling import begins
+from diht.numerics.exact import SPLITTER
 
 # Kernels are compiled for the types they meet: any array, and a signed or unsigned number.
 Array: TypeAlias = Any
@@ -350,6 +351,52 @@ def csr_dot(
         out[r] = row_dot(data, indices, np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)]), w)
 
 
+@jit_inlined
+def two_sum(a: float, b: float) -> tuple[float, float]:
+    """Return a + b as rounded, and its error; see :mod:`diht.numerics.exact`."""
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+@jit_inlined
+def two_product(a: float, b: float) -> tuple[float, float]:
+    """Return a b as rounded, and its error."""
+    total, big = a * b, SPLITTER * a
+    a_high = big - (big - a)
+    a_low, big = a - a_high, SPLITTER * b
+    b_high = big - (big - b)
+    b_low = b - b_high
+    return total, a_low * b_low - (((total - a_high * b_high) - a_low * b_high) - a_high * b_low)
+
+
+@jit
+def csr_precise(
+    data: Array,
+    indices: Array,
+    indptr: Array,
+    start: Integer,
+    stop: Integer,
+    w: Array,
+    beside: Array,
+    out: Array,
+    size: Array,
+) -> None:
+    """``out[i] = x_i . w + sum_j beside_ij`` in twice the precision for ``start <= i < stop``; ``size`` sums the terms' sizes."""
+    for i in range(np.uint64(start), np.uint64(stop)):
+        high = low = sizes = 0.0
+        for p in range(np.uint64(indptr[i]), np.uint64(indptr[i + np.uint64(1)])):
+            term, error = two_product(np.float64(data[p]), w[np.uint64(indices[p])])
+            high, rest = two_sum(high, term)
+            low += error + rest
+            sizes += abs(term)
+        for j in range(beside.shape[1]):
+            high, rest = two_sum(high, beside[i, j])
+            low += rest
+            sizes += abs(beside[i, j])
+        out[i], size[i] = high + low, sizes
+
+
 @jit
 def csr_add(
     data: Array, indices: Array, indptr: Array, rows: Array, start: Integer, stop: Integer, c: Array, g: Array
@@ -501,15 +548,18 @@ def csr_keep(
     new_indices: Array,
     new_indptr: Array,
 ) -> None:
-    """Copy the entries of some rows whose column has a place in ``position``, to where ``new_indptr`` says."""
-    q = np.uint64(new_indptr[start])
-    one = np.uint64(1)
-    for p in range(np.uint64(indptr[start]), np.uint64(indptr[stop])):
+    """Copy the entries of some rows whose column has a place in ``position``, to where ``new_indptr`` says.
+
+    Each entry is written, and the next one over it unless it is kept: what the processor cannot foresee costs more than that.
+    """
+    q, end = np.uint64(new_indptr[start]), np.uint64(new_indptr[stop])
+    p = np.uint64(indptr[start])
+    while q < end:
         j = position[np.uint64(indices[p])]
-        if j >= 0:
-            new_data[q] = data[p]
-            new_indices[q] = j
-            q += one
+        new_data[q] = data[p]
+        new_indices[q] = j
+        q += np.uint64(j >= 0)
+        p += np.uint64(1)
 
 
 @jit
@@ -822,7 +872,8 @@ def csr_ascend(
     """Visit the samples in order: maximise the dual over each, and let ``w`` and ``b`` follow; returns ``b``."""
     for i in order:
         begin, end = np.uint64(indptr[i]), np.uint64(indptr[i + 1])
-        c = ascent_step(i, row_dot(data, indices, begin, end, w) + b, kappa, alpha, y, s, norms, lam, loss)
+        u = row_dot_at_once(data, indices, begin, end, w) + b
+        c = ascent_step(i, u, kappa, alpha, y, s, norms, lam, loss)
         if c != 0.0:
             b -= c / kappa
             for p in range(begin, end):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -423,20 +423,13 @@ class SparseDesign(StoredDesign):
         X = sp.csr_array(self._by_rows(), shape=self.shape, copy=False)
         return np.asarray((X if rows is None else X[rows]).toarray(), dtype=np.float64)
 
-    def terms(self, w: Vector, most: int) -> Iterator[tuple[Index, Vector, Vector]]:
-        """Yield all rows, the longest first, with their stored entries and the coefficients of these; zeros fill them up."""
-        data, indices, indptr = self._by_rows()
-        order = np.argsort(-np.diff(indptr), kind="stable")
-        first = 0
-        while first < len(order):
-            width = int(indptr[order[first] + 1] - indptr[order[first]])
-            rows = order[first : first + max(1, most // max(1, width))]
-            stored = np.arange(width) < np.diff(indptr)[rows, None]
-            at = (indptr[rows, None] + np.arange(width))[stored]
-            A, B = np.zeros(stored.shape), np.zeros(stored.shape)
-            A[stored], B[stored] = data[at], w[indices[at]]
-            yield rows, A, B
-            first += len(rows)
+    def precise_sums(self, w: Vector, beside: Vector) -> tuple[Vector, Vector]:
+        """Return X w plus the sum of each row of `beside`, in twice the precision, and the sums of the terms' sizes."""
+        arrays, w, beside = self._by_rows(), frozen_vector("w", w, self.shape[1]), frozen(beside)
+        u, size = np.empty(self.shape[0]), np.empty(self.shape[0])
+        parts, _ = self._cut(NO_INDEX, scatter=False)
+        run_parts(lambda start, stop: kernels.csr_precise(*arrays, start, stop, w, beside, u, size), parts)
+        return u, size
 
     # Norms
 

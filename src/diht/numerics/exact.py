@@ -15,11 +15,11 @@ import numpy as np
 
 from diht.numerics.arrays import Vector
 
-__all__ = ["CLEAR", "dot", "dots", "matmul", "total", "two_product", "two_sum"]
+__all__ = ["CLEAR", "SPLITTER", "dot", "dots", "matmul", "total", "two_product", "two_sum"]
 
 CLEAR = 1e-11  # relative rounding error above which a figure that is published is computed in twice the precision
 
-_SPLITTER = 2.0**27 + 1.0  # halves the 53 digits of a float64
+SPLITTER = 2.0**27 + 1.0  # halves the 53 digits of a float64
 _SUMMABLE = 1e290  # size of terms up to which no partial sum overflows
 
 
@@ -39,7 +39,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _split(a: Any) -> tuple[Any, Any]:
-    big = _SPLITTER * a
+    big = SPLITTER * a
     high = big - (big - a)
     return high, a - high
 
