@@ -281,7 +281,7 @@ class Problem:
 
     def n_used(self, support: NDArray[np.int64]) -> int:
         """Return how many features some coefficients belong to."""
-        return len(np.unique(self.samples.column_of(support)))
+        return len(support) if self.n_targets == 1 else len(np.unique(self.samples.column_of(support)))
 
     def coefficients_at(self, features: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return all coefficients of some features, ascending."""

@@ -50,7 +50,8 @@ class Pool:
             if objective > twin.objective + ROUNDING * abs(twin.objective):
                 return False
             self._models.remove(twin)
-        ranked = sorted([*self._models, new], key=_rank)[: self.capacity]
+        place = sum(_precedes(old, new) for old in self._models)
+        ranked = [*self._models[:place], new, *self._models[place:]][: self.capacity]
         self._models = [ranked[0], *(fit if fit.u is None else replace(fit, u=None) for fit in ranked[1:])]
         return objective < best
 
@@ -75,6 +76,8 @@ class Pool:
         return iter(self._models)
 
 
-def _rank(fit: Fit) -> tuple[float, list[int]]:
-    """The objective, then the support."""
-    return fit.objective, fit.support.tolist()
+def _precedes(one: Fit, other: Fit) -> bool:
+    """Whether a model comes before another: by its objective, then by its support."""
+    if one.objective != other.objective:
+        return one.objective < other.objective
+    return bool(one.support.tolist() <= other.support.tolist())

@@ -75,6 +75,8 @@ def better_swaps(
         Supports whose features were all left out at a glance in vain; those that are met are added.
     """
     search = _Search(problem, rtol, effort or Effort(), stop, pool, glanced)
+    if not ExactSwaps.apply(problem) and search.is_out_of_reach(fit, len(np.unique(search.unit[fit.support]))):
+        return SwapOptimum(fit, np.inf)
     fit = search.fit(fit.support, fit.w, fit.b)
     if ExactSwaps.apply(problem) and not search.has_room(fit):
         fit, proved = search.exactly(fit)
@@ -150,6 +152,10 @@ class _Search:
             order.appendleft(_NOTHING)
         return order
 
+    def is_out_of_reach(self, fit: Fit, n_units: int) -> bool:
+        """Whether so many units are too many to leave out each in turn."""
+        return n_units > MOST_GLANCED and not self.effort.takes_on(n_units * self.fit_cost(len(fit.support)))
+
     def has_room(self, fit: Fit) -> bool:
         """Whether a unit may join a model without another's leaving."""
         return len(self.constraint.joining(fit.support, fit.n_features)) > 0
@@ -160,7 +166,7 @@ class _Search:
         With a breadth given there are glances of that alone.
         """
         waiting, proves = self.units(fit), glance is None
-        if len(waiting) > MOST_GLANCED and not self.effort.takes_on(len(waiting) * self.fit_cost(len(fit.support))):
+        if self.is_out_of_reach(fit, len(waiting)):
             return SwapOptimum(fit, np.inf)
         provable = proves
         seen, proved = self.seen(fit, waiting), 0  # units in a row that were left out in vain, and thoroughly
