@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -169,11 +169,9 @@ class NewtonEngine(Engine):
         known: KnownHessian | None = None,
     ) -> None:
         super().__init__(problem, features, alpha)
-        part = self.samples if features is None else self.samples.columns(features)
-        self.part = part.formed()
-        self.curved = part if part.design.has_short_rows else self.part  # of which Hessians are formed
+        self.stored = self.samples if features is None else self.samples.columns(features)
         if features is not None:
-            problem.design.count_reads_of(part.design)
+            problem.design.count_reads_of(self.stored.design)
         self.minimise, self.many = Minimiser(problem.shape[0], many), many
         self.rough = None if known is None else known.among(features)
         self.hessian: Vector | None = None  # of the last quadratic model, where a larger working set asks for it
@@ -181,6 +179,16 @@ class NewtonEngine(Engine):
         self.predicted = alpha  # the dual point that the last step was to lead to
         self.predicted_by: Rule | None = None  # and its rule
         self.begin(w if features is None else w[features], b)
+
+    @cached_property
+    def part(self) -> Any:
+        """Its features, dense, copied when the first step is made: a model of some of the rows comes before that."""
+        return self.stored.formed()
+
+    @property
+    def curved(self) -> Any:
+        """What Hessians are formed of."""
+        return self.stored if self.stored.design.has_short_rows else self.part
 
     def restart(self, problem: Problem, w: Vector, alpha: Rows) -> None:
         """Take up another constraint on the same features, from a model and a dual point."""
@@ -204,7 +212,8 @@ class NewtonEngine(Engine):
         if self.m <= 0:
             w[self.state == 0] = 0.0
         nothing = self.smoothed(np.zeros_like(w), self.samples.full(0.0), b)
-        self.model = min(self.smoothed(w, self.part.margins(w), b), nothing, key=lambda model: model.value)
+        given = self.smoothed(w, self.part.margins(w), b) if np.any(w) else nothing
+        self.model = min(given, nothing, key=lambda model: model.value)
         self.take(self.model.w, self.model.product, self.model.b)
 
     def smooth(self, strength: float) -> None:
