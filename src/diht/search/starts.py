@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 import numpy as np
 
@@ -12,6 +13,8 @@ from diht.samples import Descents, Optimum
 
 __all__ = ["Starts"]
 
+# From the best model to features, and those among which they are filled up.
+_Kind: TypeAlias = Callable[[Indices], tuple[Indices, Mask]]
 
 _NONE: Indices = np.empty(0, dtype=np.int64)
 _ACCURACY = 1e-7  # of an objective, relative: two that differ by no more are the same
@@ -47,8 +50,9 @@ class Starts:
         self._rng, self._known = np.random.default_rng(random_state), dict[bytes, tuple[float, Indices]]()
         self._share = 1.0  # of all features, among which the next model of its own is grown
         self._regressed = 0.0  # effort of ridge regressions for the last start
-        self._efforts = dict.fromkeys((self._own, self._halved, self._crossed, self._kicked), 0.0)
-        self._kind = self._own
+        kinds: tuple[_Kind, ...] = self._own, self._halved, self._crossed, self._kicked
+        self._efforts = dict.fromkeys(kinds, 0.0)
+        self._kind: _Kind = self._own
 
     @property
     def elite(self) -> list[Indices]:
@@ -74,7 +78,7 @@ class Starts:
             self._kind = self._next()
         return found
 
-    def _next(self) -> Callable[[Indices], tuple[Indices, Mask]]:
+    def _next(self) -> _Kind:
         """Return the kind that follows, unless it has taken more effort than all others together."""
         kinds = list(self._efforts)
         after = kinds.index(self._kind) + 1
