@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from diht.design import Design
 from diht.numerics.arrays import Indices, Matrix, Vector
 from diht.numerics.definite import Definite
+from diht.numerics.threads import in_slices
 from diht.problem import Problem
 from diht.samples import Curvatures, Rows, Samples
 
@@ -31,6 +32,7 @@ __all__ = ["Exchanged", "Hessian", "Quadratic"]
 
 
 _MOST_KEPT = 2e7  # entries of the rows of H that are kept
+_PARTS, _FEWEST = 8, 256  # into which B is cut, and columns of one
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +44,15 @@ class Hessian:
     lam: float
     diagonal: Vector
     known: dict[int, Vector] = field(default_factory=dict)
+    n_threads: int = 1
 
     @classmethod
     def whole(cls, problem: Problem, h: Rows) -> Hessian:
         """Form all of H at once: on short rows that takes less than a few rows of a dense product."""
         H = problem.samples.hessian(h, problem.fit_intercept)
         H[np.diag_indices(len(H))] += problem.lam
-        return cls(None, np.arange(len(H)), problem.lam, np.diag(H).copy(), dict(enumerate(H)))
+        known = dict(enumerate(H))
+        return cls(None, np.arange(len(H)), problem.lam, np.diag(H).copy(), known, problem.design.n_threads)
 
     @classmethod
     def weighted(cls, part: Samples, columns: Indices, h: Rows, problem: Problem) -> Hessian:
@@ -56,7 +60,7 @@ class Hessian:
         root = part.curvature(h, problem.fit_intercept)
         diagonal = np.full(problem.shape[1], problem.lam)
         diagonal[columns] += root.gram_diagonal()
-        return cls(root, columns, problem.lam, diagonal)
+        return cls(root, columns, problem.lam, diagonal, n_threads=problem.design.n_threads)
 
     def count(self, design: Design) -> None:
         """Count what has been read of A."""
@@ -117,9 +121,15 @@ class Quadratic:
         """Factorise H on the support."""
         rows = hessian.rows(support)
         M = Definite(rows[:, support]).inverse()
-        B = M @ rows
+        B, h, r = np.empty_like(rows), hessian.diagonal.copy(), r.copy()
+
+        def some(columns: slice) -> None:
+            B[:, columns] = product = np.dot(M, rows[:, columns])
+            h[columns] -= np.einsum("ij,ij->j", rows[:, columns], product)
+
+        d = rows.shape[1]
+        in_slices(some, d, hessian.n_threads, max(_FEWEST, -(-d // _PARTS)))
         B[:, support] = np.eye(len(support))
-        h, r = hessian.diagonal - np.einsum("ij,ij->j", rows, B), r.copy()
         h[support] = r[support] = 0.0
         return cls(support, rest, w.copy(), value, r, M, B, h, hessian, taken, stays)
 
