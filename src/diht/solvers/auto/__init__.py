@@ -155,7 +155,8 @@ class Auto(Solver):
     def polish(self, problem: Problem, state: AutoState, best: Fit) -> Point | None:
         """Swap while that improves the best model, as far as the limits allow, and fit it once more: that may prove more."""
         if state.is_open:
-            state.search(np.flatnonzero(best.w), best.w, best.b)
+            for _ in state.search(np.flatnonzero(best.w), best.w, best.b):
+                pass
         for _ in state.settle():
             pass
         best = state.best

@@ -199,7 +199,7 @@ class ForwardSelection(Stage):
         """Improve the incumbent or the bound."""
         yield from state.select_forward(state.first_b)
         if state.profile.is_small and state.profile.is_quadratic:  # takes a part of the relaxation's time
-            state.search_best()
+            yield from state.search_best()
             yield
 
 
@@ -218,7 +218,7 @@ class EarlyShift(Stage):
         """Improve the incumbent or the bound."""
         _advance(state)
         yield
-        state.search_best()
+        yield from state.search_best()
         yield from Shift().run(state)
 
 
@@ -264,7 +264,7 @@ def _refit(state: AutoState, relaxation: RelaxationRun) -> Iterator[None]:
     relaxation.note_refit(reads)
     if relaxation.is_worth_a_descent(state.gap):
         yield
-        state.descend(relaxation.support, fit.w, fit.b)
+        yield from state.descend(relaxation.support, fit.w, fit.b)
 
 
 class RelaxationAgain(RelaxationSolution):
@@ -287,7 +287,7 @@ class RelaxationRounding(Stage):
             fit = state.fit(state.problem.constraint.select(v), v, state.relaxation.b)
             yield
             if state.profile.starts_greedily and state.profile.is_small and not state.start_stands:
-                state.search(np.flatnonzero(fit.w), fit.w, fit.b)
+                yield from state.search(np.flatnonzero(fit.w), fit.w, fit.b)
                 yield
 
 
@@ -299,9 +299,9 @@ class Swaps(Stage):
         if state.sampled:  # searches were made on some of the rows, and swap optimality finds what is left
             return
         if state.profile.is_quadratic:  # perturbations take several times as long as the swaps before them
-            state.descend(state.best.support, state.best.w, state.best.b)
+            yield from state.descend(state.best.support, state.best.w, state.best.b)
             yield
-        state.search_best()
+        yield from state.search_best()
         yield
 
 
@@ -315,7 +315,7 @@ class Shift(Stage):
     def run(self, state: AutoState) -> Iterator[None]:
         """Improve the incumbent or the bound."""
         for p in shifts(state):
-            state.search(state.problem.constraint.select(p), p, state.best.b)
+            yield from state.search(state.problem.constraint.select(p), p, state.best.b)
             yield
 
 
@@ -370,7 +370,7 @@ class Continuation(Stage):
             support = problem.constraint.select(w)
             fit = state.fit(support, w, inner.engine.b)
             if searches_all or fit.objective <= (1.0 + _PROMISING) * state.objective:
-                state.search(support, fit.w, fit.b)
+                yield from state.search(support, fit.w, fit.b)
             yield
 
 
@@ -394,7 +394,7 @@ class LargerRidge(Stage):
             state.swap(larger, best.support, fit.w, fit.b, pool=pool)
             assert pool.best is not None
             state.fit(pool.best.support, pool.best.w, pool.best.b)
-            state.search_best()
+            yield from state.search_best()
             yield
 
 
@@ -410,7 +410,7 @@ class Reselection(Stage):
         """Improve the incumbent or the bound."""
         if state.exceeds(LOOSE):
             yield from state.select_forward(0.0)
-            state.search_best()
+            yield from state.search_best()
             yield
 
 
@@ -440,7 +440,7 @@ class Perturbation(Stage):
             removed = rng.choice(free, min(1 + t % _MOST_REMOVED, len(free)), replace=False)
             other = undecided.replaced(constraint=undecided.constraint.restricted(_NONE, np.sort(removed)))
             fit = state.swap(other, np.setdiff1d(best.support, removed), best.w, best.b)
-            state.descend(np.flatnonzero(fit.w), fit.w, fit.b)
+            yield from state.descend(np.flatnonzero(fit.w), fit.w, fit.b)
             yield
 
 

@@ -213,21 +213,24 @@ class AutoState:
         """Keep the bound of a model's dual point."""
         self.prove(lower_bound(self.problem, dual_from_primal(self.problem, fit.w, fit.b, fit.u)))
 
-    def search(self, support: Indices, w: Vector, b: Intercept) -> None:
-        """Improve a support by swaps and perturbations, unless that was done before; what screening decides stays."""
-        self._search(support, w, b, PERTURBATIONS, SEARCH_READS + self.budget.reads, self.searched)
+    def search(self, support: Indices, w: Vector, b: Intercept) -> Iterator[None]:
+        """Improve a support by swaps and perturbations, unless that was done before, and yield after each that does.
 
-    def search_best(self) -> None:
-        """Improve the incumbent."""
-        self.search(self.best.support, self.best.w, self.best.b)
+        What screening decides stays.
+        """
+        return self._search(support, w, b, PERTURBATIONS, SEARCH_READS + self.budget.reads, self.searched)
 
-    def descend(self, support: Indices, w: Vector, b: Intercept) -> None:
+    def search_best(self) -> Iterator[None]:
+        """Improve the incumbent so."""
+        return self.search(self.best.support, self.best.w, self.best.b)
+
+    def descend(self, support: Indices, w: Vector, b: Intercept) -> Iterator[None]:
         """Improve a support by swaps alone, in few reads of X."""
-        self._search(support, w, b, 0, _DESCENT_READS, self.descended)
+        return self._search(support, w, b, 0, _DESCENT_READS, self.descended)
 
     def _search(
         self, support: Indices, w: Vector, b: Intercept, perturbations: int, reads: float, known: set[bytes]
-    ) -> None:
+    ) -> Iterator[None]:
         key = np.sort(support).tobytes()
         costly = len(support) > _ALWAYS_SEARCHED or self.problem.design.is_far
         close_enough = costly and not self.exceeds(LOOSE)
@@ -237,7 +240,7 @@ class AutoState:
         undecided = self.screened()
         if undecided is None:
             return
-        self.swap(undecided, support, w, b, perturbations, self.budget.within(reads))
+        yield from self.swaps(undecided, support, w, b, perturbations, self.budget.within(reads))
         known.add(self.best.support.tobytes())
 
     def swap(
