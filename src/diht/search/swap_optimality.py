@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -264,9 +265,11 @@ class _Search:
         """Return the model without a unit, fitted once for a glance and a thorough look."""
         if self._whole is not fit:
             self._whole, self._less = fit, {}
-        if unit not in self._less:
-            self._less[unit] = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
-        return self._less[unit]
+        if unit in self._less:
+            return self._less[unit]
+        less = self.fit(fit.support[self.unit[fit.support] != unit], fit.w, fit.b)
+        self._less[unit] = replace(less, u=None)  # as long as the samples
+        return less
 
     def curvatures(self, joining: Joining) -> Vector | None:
         """Return curvatures along features; where l'' is smooth, those that were asked for first: they take reads of X."""
