@@ -130,6 +130,16 @@ def test_steps_against_their_definitions(steps):
             assert steps.relaxation(v, state, m, 0.0, work) == np.inf
 
 
+def test_scale_of_steps_that_overflow():
+    """A node's steps may end at infinite coefficients: its penalty is infinite then, and nothing is divided by zero."""
+    a = np.array([1.0, np.inf, 0.0, np.inf])
+    for scale in (threshold_scale, relaxation.threshold_scale):
+        assert scale(a, 1, 0.0, 0.0) == np.inf
+        assert scale(a, 3, 0.0, 0.0) == 0.0
+    state = np.zeros(4, dtype=np.int8)
+    assert quadratic.relaxation(a, state, 1, 0.0, np.empty(4)) == np.inf
+
+
 @pytest.mark.parametrize("r", [0.0, 1e-3, 1.0, 1e3])
 def test_scale_by_numpy_and_compiled(r):
     rng = np.random.default_rng(4)
