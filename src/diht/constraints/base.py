@@ -412,8 +412,9 @@ def _forcing(v: Vector, k: int) -> tuple[Vector, Vector]:
 def threshold_scale(magnitudes: Vector, m: int, r: float, theta: float) -> float:
     """Return the theta for which ``clip(magnitudes / theta - r, 0, 1)`` adds up to m; 0 if no more than m of them are positive.
 
-    Infinite where more are and one of them is. The sum grows piecewise linearly with t = 1/theta; Newton's method, kept in a bracket,
-    ends on the right piece. `theta`, if positive, is where the search begins. :func:`diht.constraints.kernels.threshold_scale` is the same, compiled.
+    Infinite where more are and one of them is. The sum grows piecewise linearly with t = 1/theta; Newton's method, kept in a
+    bracket, ends on the right piece. `theta`, if positive, is where the search begins.
+    :func:`diht.constraints.kernels.threshold_scale` is the same, compiled.
     """
     if np.count_nonzero(magnitudes) <= m:
         return 0.0
