@@ -214,7 +214,7 @@ class AutoState:
         self.prove(lower_bound(self.problem, dual_from_primal(self.problem, fit.w, fit.b, fit.u)))
 
     def search(self, support: Indices, w: Vector, b: Intercept) -> Iterator[None]:
-        """Improve a support by swaps and perturbations, unless that was done before, and yield after each that does.
+        """Improve a support by swaps and perturbations, unless that was done before; yield at each better incumbent.
 
         What screening decides stays.
         """
@@ -240,7 +240,11 @@ class AutoState:
         undecided = self.screened()
         if undecided is None:
             return
-        yield from self.swaps(undecided, support, w, b, perturbations, self.budget.within(reads))
+        shown = self.objective
+        for _ in self.swaps(undecided, support, w, b, perturbations, self.budget.within(reads)):
+            if self.objective < shown:
+                shown = self.objective
+                yield
         known.add(self.best.support.tobytes())
 
     def swap(
