@@ -177,7 +177,8 @@ def test_a_certificate_is_the_same_wherever_the_rows_are(loss: Loss, fit_interce
 def test_methods_never_see_a_row(loss: Loss, solver: Solver, fit_intercept: bool) -> None:
     X, y, weights = data(loss, 5, n=40, d=7)
     problem = Problem(cut(X, 7), y, loss, 3, 0.1, weights, fit_intercept)
-    here, apart = (solve(one, solver, max_iter=80) for one in (problem, opaque(problem)))
+    most = None if isinstance(solver, BranchAndBound) else 60  # a tree has an end
+    here, apart = (solve(one, solver, max_iter=most) for one in (problem, opaque(problem)))
     assert apart.objective == pytest.approx(here.objective, rel=1e-6)
     assert apart.lower_bound == pytest.approx(here.lower_bound, rel=1e-4, abs=1e-9)
 
